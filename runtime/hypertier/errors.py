@@ -1,0 +1,64 @@
+"""Every error that hypertier raises on purpose.
+
+HypertierError                 anything below; the command line prints it and exits with 1
+├── ConfigError                a setting that cannot work
+├── ManifestError              a file that cannot be read as what it claims to be
+├── MissingPackageError        an optional part of hypertier is not installed
+├── LabError                   a process of the lab did not do its work
+└── TierError                  L2 did not answer as it should; becomes a miss in `tier.tier`
+    ├── TierUnavailableError   no connection, a time-out, or a refusal
+    └── TierProtocolError      an answer that the protocol does not allow
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HypertierError(Exception):
+    """The root of every error that hypertier raises on purpose."""
+
+
+class ConfigError(HypertierError, ValueError):
+    """A setting that cannot work: names it, what it was, what would work."""
+
+    def __init__(self, setting: str, got: Any, expected: str) -> None:
+        super().__init__(f"{setting} is {got!r}; expected {expected}")
+        self.setting = setting
+        self.got = got
+        self.expected = expected
+
+
+class ManifestError(HypertierError):
+    """A file that cannot be read as what it claims to be: names the file, the line, and what would work."""
+
+    def __init__(self, file: str, line: int, problem: str) -> None:
+        super().__init__(f"{file}:{line}: {problem}")
+        self.file = file
+        self.line = line
+        self.problem = problem
+
+
+class MissingPackageError(HypertierError):
+    """An optional part is not installed: names what needs it and the command that installs it."""
+
+    def __init__(self, needed_by: str, package: str, extra: str) -> None:
+        super().__init__(f"{needed_by} needs the package {package}; install it with: pip install 'hypertier[{extra}]'")
+        self.package = package
+        self.extra = extra
+
+
+class LabError(HypertierError):
+    """A process of the lab did not do its work: names it, what happened, and where its log is."""
+
+
+class TierError(HypertierError):
+    """L2 did not answer as it should. Never leaves the tier: it becomes a counted miss."""
+
+
+class TierUnavailableError(TierError):
+    """No connection to L2, a time-out, or a refusal."""
+
+
+class TierProtocolError(TierError):
+    """L2 answered in a way that its protocol does not allow."""
