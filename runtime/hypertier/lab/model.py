@@ -1,8 +1,8 @@
 """A small Llama made on the spot: random weights from a seed, a tokenizer of bytes, a chat template.
 
 Nothing is downloaded and nothing but the standard library is needed. Same seed, same bytes, everywhere.
-A token is a byte, so a prompt's length in tokens can be read off its text. The model says nothing sensible, but
-what it says depends on the whole prompt: keys and values of another prompt give another answer.
+A token is a byte, so a prompt's length in tokens can be read off its text. The model says nothing
+sensible, but what it says depends on the whole prompt: keys and values of another prompt give another answer.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def tensors(shape: ModelShape) -> Iterator[tuple[str, tuple[int, ...], float]]:
 def tensor_values(name: str, size: tuple[int, ...], deviation: float, rng: random.Random) -> array[float]:
     """Return a tensor's values: ones, or uniform ones of the given standard deviation.
 
-    The last layer is zero for what is no printable ASCII character: greedy answers are text and never end early.
+    The last layer is zero for all but printable ASCII, so greedy answers are text and never end early.
     """
     count = math.prod(size)
     if deviation == 0.0:
