@@ -1,0 +1,1 @@
+"""Pure arithmetic on a deployment: memory, start-up time, the bill."""

@@ -1,0 +1,179 @@
+"""Between camelCase manifests and frozen dataclasses, without losing anything.
+
+A field that is None was not written. Keys that a dataclass does not know are kept in its `unknown` mapping,
+so that reading and writing again gives the same manifest; `hypertier lint` reports them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from hypertier.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A value of the wrong kind: where it is (`spec.worker.image`), what it was, what works."""
+
+    path: str
+    got: Any
+    expected: str
+
+
+def manifest_name(field: dataclasses.Field[Any]) -> str:
+    """`enable_l1_cache` is `enableL1Cache`; names that don't follow the rule carry `manifest` metadata."""
+    explicit = field.metadata.get("manifest")
+    if explicit is not None:
+        return str(explicit)
+    head, *tail = field.name.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in tail)
+
+
+@cache
+def fields_by_name(cls: type) -> dict[str, tuple[str, Any]]:
+    """Manifest key -> (attribute, type) of every field of `cls` that stands in the manifest."""
+    hints = typing.get_type_hints(cls)
+    return {
+        manifest_name(field): (field.name, hints[field.name])
+        for field in dataclasses.fields(cls)
+        if field.name != "unknown" and field.init and not field.metadata.get("internal")
+    }
+
+
+def decode(cls: type[T], value: Any, path: str, problems: list[Problem]) -> T | None:
+    """Read `value` as `cls`; every wrong kind goes to `problems` and is left out of the result.
+
+    Returns:
+        None where `value` is no mapping or a required field is missing.
+    """
+    if not isinstance(value, Mapping):
+        problems.append(Problem(path, value, "a mapping of fields"))
+        return None
+    known = fields_by_name(typing.cast(type, cls))
+    arguments: dict[str, Any] = {}
+    for key, (attribute, hint) in known.items():
+        if value.get(key) is not None:
+            before = len(problems)
+            decoded = _decode_value(hint, value[key], f"{path}.{key}" if path else key, problems)
+            if len(problems) == before or decoded is not None:
+                arguments[attribute] = decoded
+    missing = [
+        manifest_name(field)
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]  # every T here is a dataclass
+        if field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+        and field.name not in arguments
+    ]
+    for name in missing:
+        where = f"{path}.{name}" if path else name
+        if not any(problem.path.startswith(where) for problem in problems):
+            problems.append(Problem(where, None, "a value: the field is required"))
+    if missing:
+        return None
+    unknown = {key: entry for key, entry in value.items() if key not in known}
+    if unknown:
+        arguments["unknown"] = unknown
+    return cls(**arguments)
+
+
+def decode_or_raise(cls: type[T], value: Any, path: str = "") -> T:
+    """Read `value` as `cls`.
+
+    Raises:
+        ConfigError: for the first value of a wrong kind, naming its path.
+    """
+    problems: list[Problem] = []
+    decoded = decode(cls, value, path, problems)
+    if problems or decoded is None:
+        first = problems[0]
+        raise ConfigError(first.path or "the manifest", first.got, first.expected)
+    return decoded
+
+
+def encode(value: Any) -> Any:
+    """The plain mapping that `value` was read from, keys in the order of the fields."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        known = {
+            manifest_name(field): encode(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name != "unknown"
+            and not field.metadata.get("internal")
+            and getattr(value, field.name) is not None
+        }
+        return known | plain(getattr(value, "unknown", {}))
+    return plain(value)
+
+
+def plain(value: Any) -> Any:
+    """Tuples and mappings as the lists and dicts that YAML and JSON have."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return encode(value)
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [plain(entry) for entry in value]
+    return value
+
+
+def nested_values(hint: Any, value: Any) -> list[tuple[type, Mapping[str, Any]]]:
+    """The mappings inside `value` that `hint` reads as dataclasses: itself, or the entries of its list."""
+    hint = _without_none(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        return [(typing.cast(type, hint), value)]
+    if typing.get_origin(hint) is tuple and isinstance(value, Sequence) and not isinstance(value, str):
+        item = typing.get_args(hint)[0]
+        return [pair for entry in value for pair in nested_values(item, entry)]
+    return []
+
+
+def _decode_value(hint: Any, value: Any, path: str, problems: list[Problem]) -> Any:
+    hint = _without_none(hint)
+    origin = typing.get_origin(hint)
+    if dataclasses.is_dataclass(hint):
+        return decode(typing.cast(type, hint), value, path, problems)
+    if origin is tuple:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            problems.append(Problem(path, value, "a list"))
+            return None
+        item = typing.get_args(hint)[0]
+        items = [
+            _decode_value(item, entry, f"{path}[{index}]", problems) for index, entry in enumerate(value)
+        ]
+        return tuple(entry for entry in items if entry is not None)
+    if origin is not None and issubclass(origin, Mapping):
+        return _expect(value, Mapping, "a mapping of fields", path, problems)
+    if hint is bool:
+        return _expect(value, bool, "true or false", path, problems)
+    if hint is int:
+        return _expect(value, int, "a whole number", path, problems)
+    if hint is float:
+        number = _expect(value, (int, float), "a number", path, problems)
+        return None if number is None else float(number)
+    if hint is str:
+        return _expect(
+            value, str, "text (in quotes where YAML would read a number or true/false)", path, problems
+        )
+    return value
+
+
+def _without_none(hint: Any) -> Any:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        rest = [option for option in typing.get_args(hint) if option is not type(None)]
+        return rest[0] if len(rest) == 1 else Any
+    return hint
+
+
+def _expect(value: Any, kind: Any, expected: str, path: str, problems: list[Problem]) -> Any:
+    is_bool_as_number = isinstance(value, bool) and kind is not bool
+    if isinstance(value, kind) and not is_bool_as_number:
+        return value
+    problems.append(Problem(path, value, expected))
+    return None

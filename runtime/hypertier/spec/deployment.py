@@ -1,0 +1,273 @@
+"""The deployment file: what an endpoint manifest has no field for.
+
+Every key but `endpoints` has a default; unknown keys are errors. Sizes, rates and durations stay as they were
+written and are parsed once, when the file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hypertier.errors import ConfigError, ManifestError
+from hypertier.spec import codec
+from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
+from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
+
+API_VERSION = "hypertier.dev/v1"
+KIND = "Deployment"
+SERVING_MODES = ("selfhosted", "operator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """AWS's inference operator, for `serving: operator`."""
+
+    version: str = "3.7"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The EKS cluster: a new one of `kubernetes_version`, or the name of an existing one."""
+
+    kubernetes_version: str = "1.35"
+    existing: str | None = None
+    closed_network: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceGroup:
+    """Nodes of one kind in the HyperPod cluster."""
+
+    name: str
+    instance_type: str
+    count: int
+    availability_zone_id: str | None = None
+    training_plan_arn: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ConfigError(f"instanceGroups.{self.name}.count", self.count, "0 or more nodes")
+        if not self.instance_type.startswith("ml."):
+            raise ConfigError(
+                f"instanceGroups.{self.name}.instanceType",
+                self.instance_type,
+                "a SageMaker instance type, which starts with 'ml.', such as ml.p5.48xlarge",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class L1:
+    """Host memory for KV cache per node: an amount, or `auto` for half of what the node has left."""
+
+    size: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.size != "auto":
+            parse_bytes("cache.l1.size", self.size)
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes per node, or None for `auto`."""
+        return None if self.size == "auto" else parse_bytes("cache.l1.size", self.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class L2:
+    """The shared tier: an ElastiCache Valkey store of `bandwidth` and `size`, or HyperPod's tiered storage.
+
+    `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes.
+    """
+
+    backend: str = "redis"
+    bandwidth: str = "8GB/s"
+    size: str = "1Ti"
+    ttl: str = "24h"
+    memory_percent: int = 20
+
+    def __post_init__(self) -> None:
+        if self.backend not in L2_BACKENDS:
+            raise ConfigError("cache.l2.backend", self.backend, " or ".join(L2_BACKENDS))
+        if not 0 < self.memory_percent <= 100:
+            raise ConfigError(
+                "cache.l2.memoryPercent", self.memory_percent, "1 to 100, percent of a node's memory"
+            )
+        parse_bytes_per_second("cache.l2.bandwidth", self.bandwidth)
+        parse_bytes("cache.l2.size", self.size)
+        parse_seconds("cache.l2.ttl", self.ttl)
+
+    @property
+    def bandwidth_bytes_per_second(self) -> int:
+        """What the store must deliver to all engines together, in bytes per second."""
+        return parse_bytes_per_second("cache.l2.bandwidth", self.bandwidth)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the store must hold, in bytes."""
+        return parse_bytes("cache.l2.size", self.size)
+
+    @property
+    def ttl_seconds(self) -> int:
+        """How long an entry lives without being read, in seconds."""
+        return parse_seconds("cache.l2.ttl", self.ttl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheTiers:
+    """The sizes of both tiers; which of them an endpoint uses is said by its manifest."""
+
+    l1: L1 = field(default_factory=L1)
+    l2: L2 = field(default_factory=L2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Images:
+    """Container images that exist already; without them they are built from `runtime/Containerfile`."""
+
+    engine: str | None = None
+    router: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """How many engine replicas, and what a month may cost in US dollars."""
+
+    min: int = 1
+    max: int = 1
+    monthly_budget_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.min < 1:
+            raise ConfigError("scaling.min", self.min, "1 or more replicas")
+        if self.max < self.min:
+            raise ConfigError("scaling.max", self.max, f"at least scaling.min, which is {self.min}")
+
+
+def _default_groups() -> tuple[InstanceGroup, ...]:
+    return (
+        InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=3),
+        InstanceGroup(name="gpu", instance_type="ml.p5.48xlarge", count=7),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A cluster, its cache and the endpoints on it.
+
+    `endpoints` holds the endpoint manifests as values; in a file they are paths relative to the file.
+    """
+
+    endpoints: tuple[InferenceEndpointConfig, ...]
+    name: str = "hypertier"
+    region: str = "us-west-2"
+    serving: str = "selfhosted"
+    operator: Operator = field(default_factory=Operator)
+    cluster: Cluster = field(default_factory=Cluster)
+    instance_groups: tuple[InstanceGroup, ...] = field(default_factory=_default_groups)
+    cache: CacheTiers = field(default_factory=CacheTiers)
+    images: Images = field(default_factory=Images)
+    scaling: Scaling = field(default_factory=Scaling)
+
+    def __post_init__(self) -> None:
+        if not self.endpoints:
+            raise ConfigError("endpoints", [], "at least one endpoint manifest")
+        if self.serving not in SERVING_MODES:
+            raise ConfigError("serving", self.serving, " or ".join(SERVING_MODES))
+        names = [group.name for group in self.instance_groups]
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError("instanceGroups", names, f"each name once; {name!r} stands there twice")
+
+    def group_for(self, endpoint: InferenceEndpointConfig) -> InstanceGroup:
+        """The instance group that `endpoint` runs on, by the first of its instance types that is there.
+
+        Raises:
+            ConfigError: where no group has one of the endpoint's instance types.
+        """
+        for instance_type in endpoint.instance_types:
+            for group in self.instance_groups:
+                if group.instance_type == instance_type:
+                    return group
+        raise ConfigError(
+            f"{endpoint.name}: spec.instanceType",
+            endpoint.spec.instance_type or list(endpoint.instance_types) or None,
+            "the type of one of the deployment's instanceGroups, which are "
+            + ", ".join(f"{group.name} ({group.instance_type})" for group in self.instance_groups),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentFile:
+    """The deployment file as it is written: like `Deployment`, with paths for endpoints."""
+
+    endpoints: tuple[str, ...]
+    api_version: str = API_VERSION
+    kind: str = KIND
+    name: str | None = None
+    region: str | None = None
+    serving: str | None = None
+    operator: Operator | None = None
+    cluster: Cluster | None = None
+    instance_groups: tuple[InstanceGroup, ...] | None = None
+    cache: CacheTiers | None = None
+    images: Images | None = None
+    scaling: Scaling | None = None
+
+
+def load_deployment(path: Path | str) -> Deployment:
+    """Read a deployment file and the endpoint manifests that it names.
+
+    Raises:
+        ManifestError: a file is missing, is no YAML, or holds no single document of its kind.
+        ConfigError: a setting that cannot work, or a key that does not exist.
+    """
+    file = Path(path)
+    document = _single_document(file)
+    if document.get("kind") != KIND or document.get("apiVersion") != API_VERSION:
+        got = f"{document.get('apiVersion')} {document.get('kind')}"
+        raise ConfigError(f"{file}: apiVersion and kind", got, f"{API_VERSION} {KIND}")
+    _refuse_unknown_keys(DeploymentFile, document, "")
+    written = codec.decode_or_raise(DeploymentFile, document)
+    endpoints = tuple(
+        InferenceEndpointConfig.from_manifest(_single_document(file.parent / name))
+        for name in written.endpoints
+    )
+    chosen = {
+        attribute: getattr(written, attribute)
+        for attribute, _ in codec.fields_by_name(DeploymentFile).values()
+        if attribute not in ("endpoints", "api_version", "kind") and getattr(written, attribute) is not None
+    }
+    return Deployment(endpoints=endpoints, **chosen)
+
+
+def _single_document(file: Path) -> Mapping[str, Any]:
+    try:
+        documents = [
+            entry for entry in yaml.safe_load_all(file.read_text(encoding="utf-8")) if entry is not None
+        ]
+    except OSError as error:
+        raise ManifestError(str(file), 1, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(str(file), 1, "is not UTF-8 text") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error)
+        raise ManifestError(str(file), mark.line + 1 if mark else 1, f"is not YAML: {problem}") from error
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise ManifestError(str(file), 1, f"holds {len(documents)} documents; expected one mapping")
+    return documents[0]
+
+
+def _refuse_unknown_keys(cls: type, value: Any, path: str) -> None:
+    """Raise for the first key that `cls` does not have, however deep."""
+    known = codec.fields_by_name(cls)
+    for key, entry in value.items():
+        where = f"{path}.{key}" if path else str(key)
+        if key not in known:
+            raise ConfigError(where, entry, f"one of the keys {', '.join(known)}")
+        for nested, item in codec.nested_values(known[key][1], entry):
+            _refuse_unknown_keys(nested, item, where)
