@@ -87,8 +87,8 @@ def plan_engine(deployment: Deployment, endpoint: InferenceEndpointConfig) -> En
         raise ConfigError(
             f"{endpoint.name}: {setting}",
             got,
-            f"a pod of at most {available // GIB}Gi on {node.name} ({engines_per_node} per node, after tiered "
-            f"storage and the system's share); it needs {math.ceil(memory / GIB)}Gi, "
+            f"a pod of at most {available // GIB}Gi on {node.name} ({engines_per_node} per node, after "
+            f"tiered storage and the system's share); it needs {math.ceil(memory / GIB)}Gi, "
             f"{math.ceil(base / GIB)}Gi of it for vLLM",
         )
     kv_bytes = (
