@@ -59,8 +59,8 @@ SHAPES = [
     Box(560, 116, 240, 74, "Kubernetes manifests", ("engines, router, policies",), GREEN),
     # the same manifests, running
     '<rect x="20" y="226" width="1040" height="226" rx="12" class="zone"/>',
-    '<text class="zonetitle" x="36" y="250">the rendered endpoint: pods on p5.48xlarge, or processes on a laptop'
-    " (hypertier lab up)</text>",
+    '<text class="zonetitle" x="36" y="250">the rendered endpoint: pods on p5.48xlarge,'
+    " or processes on a laptop (hypertier lab up)</text>",
     arrow(680, 190, 680, 222),
     Box(40, 300, 110, 62, "client", ("OpenAI API",)),
     arrow(150, 331, 200, 331),
@@ -89,8 +89,8 @@ STYLE = """
 def main() -> None:
     shapes = "\n".join(shape.svg() if isinstance(shape, Box) else shape for shape in SHAPES)
     OUT.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        'role="img" aria-label="From one manifest to a cache hit">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="From one manifest to a cache hit">\n'
         f"<style>{STYLE}</style>\n"
         '<defs><marker id="head" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
         'orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="#3b4453"/></marker></defs>\n'
