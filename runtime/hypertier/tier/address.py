@@ -1,0 +1,65 @@
+"""Where L2 is: its URL, read and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from hypertier.errors import ConfigError
+
+URL_VARIABLE = "HYPERTIER_L2_URL"
+EXPECTED = "redis://HOST:PORT or rediss://HOST:PORT"
+
+
+@dataclass(frozen=True)
+class L2Address:
+    """Host and port of Valkey or Redis; `tls` asks for an encrypted, verified connection."""
+
+    host: str
+    port: int
+    tls: bool = False
+    database: int = 0
+
+
+def parse_l2_url(url: str, setting: str = URL_VARIABLE) -> L2Address:
+    """Read `redis://HOST:PORT[/DATABASE]`, or `rediss://` for TLS.
+
+    Raises:
+        ConfigError: another scheme, no host, no valid port, or credentials in the URL, which are never
+        repeated in
+            the message.
+    """
+    shown = without_credentials(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(setting, shown, f"{EXPECTED}, with a port from 1 to 65535") from error
+    if parts.scheme not in ("redis", "rediss"):
+        raise ConfigError(setting, shown, f"{EXPECTED}: L2 speaks the protocol of Redis, nothing else")
+    if "@" in parts.netloc:
+        raise ConfigError(
+            setting,
+            shown,
+            f"{EXPECTED}, without credentials, which would show up in manifests and logs: set "
+            "HYPERTIER_L2_USERNAME and HYPERTIER_L2_PASSWORD, or HYPERTIER_L2_SECRET_ARN",
+        )
+    if not parts.hostname:
+        raise ConfigError(setting, shown, f"{EXPECTED}: the host is missing")
+    if port is None or port == 0:
+        raise ConfigError(setting, shown, f"{EXPECTED}: the port is missing; Valkey's usual one is 6379")
+    if parts.query or parts.fragment:
+        raise ConfigError(setting, shown, f"{EXPECTED}, without ? and #: options are settings of the tier")
+    database = parts.path.strip("/")
+    if database and not (database.isascii() and database.isdecimal()):
+        raise ConfigError(setting, shown, f"{EXPECTED}, or with /DATABASE, a number")
+    return L2Address(parts.hostname, port, parts.scheme == "rediss", int(database or 0))
+
+
+def without_credentials(url: str) -> str:
+    """Return the URL with everything between scheme and `@` blotted out."""
+    head, at, tail = url.rpartition("@")
+    if not at:
+        return url
+    scheme = head.partition("://")[0] if "://" in head else ""
+    return f"{scheme}://***@{tail}" if scheme else f"***@{tail}"

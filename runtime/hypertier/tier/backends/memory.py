@@ -1,0 +1,76 @@
+"""A backend in this process's memory: for tests, with faults on demand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier.backends.backend import Buffer
+
+
+class MemoryBackend:
+    """Keeps values in a dict. `values` may be read and spoiled by a test.
+
+    While `error` is set, every call raises it. While `gate` is cleared, every call waits for it and, like a
+    frozen server, raises `TierUnavailableError` when its time is over.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.values: dict[bytes, bytes] = {}
+        self.error: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+        self.num_calls = 0
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._expires_at: dict[bytes, float] = {}
+        self._closed = False
+
+    def exists_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
+        """Tell for each key whether it has a value that has not expired."""
+        self._enter(timeout_seconds)
+        with self._lock:
+            return [self._value(key) is not None for key in keys]
+
+    def get_into(self, key: bytes, buffers: Sequence[memoryview], timeout_seconds: float) -> int | None:
+        """Copy the value into `buffers` as far as it goes and return its length."""
+        self._enter(timeout_seconds)
+        with self._lock:
+            value = self._value(key)
+        if value is None:
+            return None
+        offset = 0
+        for buffer in buffers:
+            piece = value[offset : offset + len(buffer)]
+            buffer[: len(piece)] = piece
+            offset += len(buffer)
+        return len(value)
+
+    def put(self, key: bytes, buffers: Sequence[Buffer], ttl_seconds: int, timeout_seconds: float) -> None:
+        """Store a copy of the joined buffers."""
+        self._enter(timeout_seconds)
+        value = b"".join(buffers)
+        with self._lock:
+            self.values[key] = value
+            self._expires_at[key] = self._clock() + ttl_seconds
+
+    def close(self) -> None:
+        """Let waiting calls go; every call raises from now on."""
+        self._closed = True
+        self.gate.set()
+
+    def _enter(self, timeout_seconds: float) -> None:
+        self.num_calls += 1
+        if not self.gate.wait(timeout_seconds):
+            raise TierUnavailableError(f"no answer within {timeout_seconds} seconds")
+        if self._closed:
+            raise TierUnavailableError("the backend is closed")
+        if self.error is not None:
+            raise self.error
+
+    def _value(self, key: bytes) -> bytes | None:
+        if self._clock() >= self._expires_at.get(key, float("inf")):
+            del self.values[key], self._expires_at[key]
+        return self.values.get(key)

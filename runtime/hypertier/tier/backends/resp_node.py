@@ -1,0 +1,188 @@
+"""Connections to one server that speaks RESP."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier.address import L2Address
+from hypertier.tier.backends.backend import Buffer
+from hypertier.tier.backends.resp_reader import ErrorReply, Reply, ReplyReader
+from hypertier.tier.credentials import CredentialSource
+
+T = TypeVar("T")
+
+
+def command(*parts: bytes) -> bytes:
+    """Encode a command."""
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+class Connection:
+    """One socket. Used by one thread at a time; only `abort` may be called by another.
+
+    Everything ends by `deadline`, a `time.monotonic()` value that the user sets before each use.
+    """
+
+    def __init__(self, address: L2Address, tls: ssl.SSLContext | None, deadline: float) -> None:
+        self.deadline = deadline
+        self.is_fresh = True
+        raw = socket.create_connection((address.host, address.port), self._seconds_left())
+        try:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raw.settimeout(self._seconds_left())
+            self._socket = tls.wrap_socket(raw, server_hostname=address.host) if tls else raw
+        except BaseException:
+            raw.close()
+            raise
+        self._reader = ReplyReader(self._recv_into)
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send all of `buffers` without joining them."""
+        left = [memoryview(buffer) for buffer in buffers]
+        if isinstance(self._socket, ssl.SSLSocket):
+            for buffer in left:
+                self._socket.settimeout(self._seconds_left())
+                self._socket.sendall(buffer)
+            return
+        while left:
+            self._socket.settimeout(self._seconds_left())
+            sent = self._socket.sendmsg(left)
+            while left and sent >= len(left[0]):
+                sent -= len(left.pop(0))
+            if left:
+                left[0] = left[0][sent:]
+
+    def read(self) -> Reply:
+        """Return the next reply."""
+        return self._reader.read()
+
+    def read_into(self, buffers: Sequence[memoryview]) -> int | ErrorReply | None:
+        """Receive the next reply, a value, into `buffers`."""
+        return self._reader.read_into(buffers)
+
+    def abort(self) -> None:
+        """Break the connection off; a thread that waits in it gets an error at once."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it was gone already
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def _recv_into(self, target: memoryview) -> int:
+        self._socket.settimeout(self._seconds_left())
+        return self._socket.recv_into(target)
+
+    def _seconds_left(self) -> float:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return left
+
+
+class Node:
+    """A server and the idle connections to it. Connects when first used. Used by many threads at once."""
+
+    def __init__(self, address: L2Address, credentials: CredentialSource, tls: ssl.SSLContext | None) -> None:
+        self.address = address
+        self._credentials = credentials
+        self._tls = tls
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._live: set[Connection] = set()
+        self._is_closed = False
+
+    def call(self, exchange: Callable[[Connection], T], timeout_seconds: float) -> T:
+        """Let `exchange` use a connection and return what it returns.
+
+        An idle connection that turns out to be gone is replaced, once. After any error the connection is
+        closed before this raises, so nothing that `exchange` handed over is written to any more.
+
+        Raises:
+            TierUnavailableError: no connection, or no complete answer within the time.
+            TierProtocolError: what `exchange` raises.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        try:
+            while True:
+                connection = self._borrow(deadline)
+                was_fresh, connection.is_fresh = connection.is_fresh, False
+                try:
+                    result = exchange(connection)
+                except BaseException as error:
+                    self._discard(connection)
+                    self._drop_idle()
+                    if was_fresh or isinstance(error, TimeoutError) or not isinstance(error, OSError):
+                        raise
+                    continue
+                self._give_back(connection)
+                return result
+        except OSError as error:
+            where = f"{self.address.host}:{self.address.port}"
+            raise TierUnavailableError(f"{where}: {error} (within {timeout_seconds:g} s)") from error
+
+    def close(self) -> None:
+        """Break off everything; calls fail from now on."""
+        with self._lock:
+            self._is_closed = True
+            live = list(self._live)
+        for connection in live:
+            connection.abort()
+        self._drop_idle()
+
+    def _borrow(self, deadline: float) -> Connection:
+        with self._lock:
+            if self._is_closed:
+                raise TierUnavailableError("L2 is closed")
+            connection = self._idle.pop() if self._idle else None
+        if connection is not None:
+            connection.deadline = deadline
+            return connection
+        credentials = self._credentials.get()
+        connection = Connection(self.address, self._tls, deadline)
+        with self._lock:
+            self._live.add(connection)
+        try:
+            if credentials is not None:
+                user = [credentials.username.encode()] if credentials.username else []
+                self._greet(connection, b"AUTH", *user, credentials.password.encode())
+            if self.address.database:
+                self._greet(connection, b"SELECT", b"%d" % self.address.database)
+        except BaseException:
+            self._discard(connection)
+            raise
+        return connection
+
+    def _greet(self, connection: Connection, *parts: bytes) -> None:
+        connection.send([command(*parts)])
+        reply = connection.read()
+        if reply != b"OK":
+            self._credentials.forget()
+            code = reply.code if isinstance(reply, ErrorReply) else "another reply than OK"
+            raise TierUnavailableError(f"L2 refused {parts[0].decode()}: {code}")
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return
+        self._discard(connection)
+
+    def _discard(self, connection: Connection) -> None:
+        with self._lock:
+            self._live.discard(connection)
+        connection.close()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self._discard(connection)

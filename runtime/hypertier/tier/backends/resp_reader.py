@@ -1,0 +1,167 @@
+"""Reading RESP2, the reply format of Redis and Valkey, from a stream of bytes.
+
+https://redis.io/docs/latest/develop/reference/protocol-spec/ (read 2026-12-01)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hypertier.errors import TierProtocolError
+
+BUFFER_BYTES = 64 * 1024
+LARGEST_BULK_BYTES = 1024 * 1024
+LARGEST_SKIPPED_BYTES = 16 * 1024 * 1024
+LARGEST_ARRAY = 65_536
+DEEPEST_ARRAY = 4
+
+
+@dataclass(frozen=True)
+class ErrorReply:
+    """What the server answers to a command that it refuses:
+
+    `MOVED 3999 10.0.0.1:6379`, `OOM command not ...`.
+    """
+
+    message: str
+
+    @property
+    def code(self) -> str:
+        """The first word, in capitals by convention."""
+        return self.message.partition(" ")[0]
+
+
+Reply = ErrorReply | bytes | int | list["Reply"] | None
+
+
+class ReplyReader:
+    """Takes replies from a stream. `recv_into` fills a part of what it is given and returns how much, 0 at
+    the end.
+
+    Raises `ConnectionError` when the stream ends and `TierProtocolError` when it holds no RESP; then the
+    stream is of no further use. Errors of `recv_into` pass through.
+    """
+
+    def __init__(self, recv_into: Callable[[memoryview], int]) -> None:
+        self._recv_into = recv_into
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._start = 0
+        self._end = 0
+
+    def read(self, depth: int = 0) -> Reply:
+        """Return the next reply; simple and bulk strings alike come as bytes."""
+        kind, rest = self._header()
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            return ErrorReply(rest.decode("utf-8", "replace"))
+        number = _number(rest)
+        if kind == b":":
+            return number
+        if kind == b"$":
+            return self._bulk(number)
+        if kind == b"*" and depth < DEEPEST_ARRAY and -1 <= number <= LARGEST_ARRAY:
+            return None if number == -1 else [self.read(depth + 1) for _ in range(number)]
+        raise TierProtocolError(f"a reply begins with {(kind + rest)[:32]!r}")
+
+    def read_into(self, buffers: Sequence[memoryview]) -> int | ErrorReply | None:
+        """Receive a bulk string into `buffers`, one after the other, and return its length, None if there is
+        none.
+
+        A value of another length than theirs together is skipped.
+        """
+        kind, rest = self._header()
+        if kind == b"-":
+            return ErrorReply(rest.decode("utf-8", "replace"))
+        if kind != b"$":
+            raise TierProtocolError(f"a value begins with {(kind + rest)[:32]!r}")
+        length = _number(rest)
+        if length == -1:
+            return None
+        if length == sum(map(len, buffers)):
+            for buffer in buffers:
+                self._exactly(buffer)
+        else:
+            self._skip(length)
+        self._end_of_bulk()
+        return length
+
+    def _bulk(self, length: int) -> bytes | None:
+        if length == -1:
+            return None
+        if not 0 <= length <= LARGEST_BULK_BYTES:
+            raise TierProtocolError(f"a string of {length} bytes where a short one was expected")
+        value = bytearray(length)
+        self._exactly(memoryview(value))
+        self._end_of_bulk()
+        return bytes(value)
+
+    def _header(self) -> tuple[bytes, bytes]:
+        line = self._line()
+        if not line:
+            raise TierProtocolError("a reply begins with an empty line")
+        return line[:1], line[1:]
+
+    def _line(self) -> bytes:
+        searched = self._start
+        while True:
+            at = self._find_newline(searched)
+            if at is not None:
+                line = bytes(self._buffer[self._start : at - 1])
+                if self._buffer[at - 1] != 0x0D or at == self._start:
+                    raise TierProtocolError(f"a line without CR: {line[:32]!r}")
+                self._start = at + 1
+                return line
+            pending = self._end - self._start
+            if pending == BUFFER_BYTES:
+                raise TierProtocolError(f"a line of more than {BUFFER_BYTES} bytes")
+            self._fill()
+            searched = self._start + pending
+
+    def _find_newline(self, start: int) -> int | None:
+        at = bytes(self._buffer[start : self._end]).find(b"\n")
+        return None if at == -1 else start + at
+
+    def _fill(self) -> None:
+        pending = self._end - self._start
+        if self._start:
+            self._buffer[:pending] = bytes(self._buffer[self._start : self._end])
+            self._start, self._end = 0, pending
+        self._end += self._receive(self._buffer[self._end :])
+
+    def _exactly(self, target: memoryview) -> None:
+        have = min(len(target), self._end - self._start)
+        target[:have] = self._buffer[self._start : self._start + have]
+        self._start += have
+        while have < len(target):
+            have += self._receive(target[have:])
+
+    def _skip(self, length: int) -> None:
+        if not 0 <= length <= LARGEST_SKIPPED_BYTES:
+            raise TierProtocolError(f"a value of {length} bytes under a key of ours")
+        while length > 0:
+            if self._start == self._end:
+                self._fill()
+            step = min(length, self._end - self._start)
+            self._start += step
+            length -= step
+
+    def _end_of_bulk(self) -> None:
+        ending = bytearray(2)
+        self._exactly(memoryview(ending))
+        if ending != b"\r\n":
+            raise TierProtocolError("a string is longer than it says")
+
+    def _receive(self, target: memoryview) -> int:
+        count = self._recv_into(target)
+        if count == 0:
+            raise ConnectionError("L2 closed the connection")
+        return count
+
+
+def _number(text: bytes) -> int:
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or len(digits) > 19:
+        raise TierProtocolError(f"{text[:32]!r} where a number was expected")
+    return int(text)

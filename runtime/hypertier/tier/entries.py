@@ -1,0 +1,115 @@
+"""Chunks as entries of a backend: how they are named, cut into stripes, written and proven.
+
+A chunk's stripes are separate values, so none is large and a cluster spreads them. Stripe 0 carries the
+header and is written last: a chunk is stored when its stripe 0 is, and one that was half written or half
+evicted does not verify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from hypertier.tier.backends.backend import Backend, Buffer
+from hypertier.tier.entry import HEADER_BYTES, Flaw, header_flaw, payload_flaw, seal
+
+STRIPE_BYTES = 4 * 1024 * 1024
+_PAGE_BYTES = 4096
+
+
+class Loaded(Enum):
+    """The good outcome of a load, and the usual bad one."""
+
+    WHOLE = "whole"
+    ABSENT = "absent"
+
+
+def stripe_sizes(num_bytes: int, stripe_bytes: int = STRIPE_BYTES) -> tuple[int, ...]:
+    """Cut a chunk into nearly equal pieces, each with room for a header within `stripe_bytes`."""
+    num_stripes = -(-num_bytes // (stripe_bytes - HEADER_BYTES)) or 1
+    size = -(-num_bytes // num_stripes)
+    if num_stripes > 1:
+        size = min(-(-size // _PAGE_BYTES) * _PAGE_BYTES, stripe_bytes - HEADER_BYTES)
+    sizes: list[int] = []
+    while num_bytes > size:
+        sizes.append(size)
+        num_bytes -= size
+    return (*sizes, num_bytes)
+
+
+class Entries:
+    """The chunks of one namespace in a backend. Errors of the backend pass through.
+
+    `namespace` is asked for 16 bytes at each call, so that an engine need not know them before it serves.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        namespace: Callable[[], bytes],
+        *,
+        chunk_bytes: int,
+        ttl_seconds: int,
+        lookup_timeout_seconds: float,
+        io_timeout_seconds: float,
+        stripe_bytes: int = STRIPE_BYTES,
+    ) -> None:
+        self._backend = backend
+        self._namespace = namespace
+        self._sizes = stripe_sizes(chunk_bytes, stripe_bytes)
+        self._chunk_bytes = chunk_bytes
+        self._ttl_seconds = ttl_seconds
+        self._lookup_timeout_seconds = lookup_timeout_seconds
+        self._io_timeout_seconds = io_timeout_seconds
+
+    def exist(self, keys: Sequence[bytes]) -> list[bool]:
+        """Tell for each chunk whether its proving stripe is stored. One round trip."""
+        namespace = self._namespace()
+        names = [entry_name(namespace, key, 0) for key in keys]
+        return self._backend.exists_many(names, self._lookup_timeout_seconds)
+
+    def load(self, key: bytes, slot: memoryview) -> Loaded | Flaw:
+        """Receive a chunk straight into `slot`, `chunk_bytes` long.
+
+        Only after `Loaded.WHOLE` does it hold the chunk.
+        """
+        namespace = self._namespace()
+        header = bytearray(HEADER_BYTES)
+        offset = 0
+        for stripe, size in enumerate(self._sizes):
+            buffers = [slot[offset : offset + size]]
+            if stripe == 0:
+                buffers.insert(0, memoryview(header))
+            length = self._backend.get_into(
+                entry_name(namespace, key, stripe), buffers, self._io_timeout_seconds
+            )
+            if length is None:
+                return Loaded.ABSENT
+            if length != sum(map(len, buffers)):
+                return Flaw.LENGTH
+            if stripe == 0:
+                flaw = header_flaw(bytes(header), namespace, key, self._chunk_bytes, len(self._sizes))
+                if flaw:
+                    return flaw
+            offset += size
+        return payload_flaw(bytes(header), slot) or Loaded.WHOLE
+
+    def store(self, key: bytes, slot: memoryview) -> None:
+        """Write a chunk, the proving stripe last."""
+        namespace = self._namespace()
+        header = seal(namespace, key, slot, len(self._sizes))
+        end = self._chunk_bytes
+        for stripe in reversed(range(len(self._sizes))):
+            start = end - self._sizes[stripe]
+            buffers: list[Buffer] = [slot[start:end]]
+            if stripe == 0:
+                buffers.insert(0, header)
+            self._backend.put(
+                entry_name(namespace, key, stripe), buffers, self._ttl_seconds, self._io_timeout_seconds
+            )
+            end = start
+
+
+def entry_name(namespace: bytes, key: bytes, stripe: int) -> bytes:
+    """The backend's key of a stripe. Without a hash tag, so a cluster spreads the stripes of a chunk."""
+    return b"ht1:%s:%s:%d" % (namespace.hex().encode(), key.hex().encode(), stripe)

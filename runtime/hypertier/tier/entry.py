@@ -1,0 +1,80 @@
+"""The header that lets a stored chunk prove what it is.
+
+Sixty-four bytes, little endian, in front of the chunk's first stripe:
+
+    magic 4 | version 1 | algorithm 1 | stripes 2 | length 8 | namespace 16 | key 16 | payload checksum 8 |
+    own checksum 8
+
+Checksums find accidents, not attackers: who may write L2 is a matter of its access list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from enum import Enum
+
+import xxhash
+
+MAGIC = b"HTKV"
+VERSION = 1
+XXH3_64 = 1
+HEADER_BYTES = 64
+_FIELDS = struct.Struct("<4sBBHQ16s16sQ")
+_OWN_CHECKSUM = struct.Struct("<Q")
+
+
+class Flaw(Enum):
+    """Why a stored value is not the chunk that was asked for."""
+
+    FOREIGN = "foreign"  # no header of ours, or one of another version
+    HEADER = "header"  # the header is damaged
+    NAMESPACE = "namespace"  # another model, layout, or epoch
+    KEY = "key"  # another chunk
+    LENGTH = "length"  # cut off, too long, or cut into other stripes
+    PAYLOAD = "payload"  # the bytes are damaged, or of two writers
+
+
+def key_digest(namespace: bytes, key: bytes) -> bytes:
+    """Sixteen bytes that stand for `key` within `namespace`."""
+    return hashlib.blake2b(key, digest_size=16, key=namespace).digest()
+
+
+def seal(namespace: bytes, key: bytes, payload: memoryview, num_stripes: int) -> bytes:
+    """Return the header of `payload`: `HEADER_BYTES` bytes. `namespace` is 16 bytes."""
+    fields = _FIELDS.pack(
+        MAGIC,
+        VERSION,
+        XXH3_64,
+        num_stripes,
+        len(payload),
+        namespace,
+        key_digest(namespace, key),
+        xxhash.xxh3_64_intdigest(payload),
+    )
+    return fields + _OWN_CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
+
+
+def header_flaw(header: bytes, namespace: bytes, key: bytes, num_bytes: int, num_stripes: int) -> Flaw | None:
+    """Return why `header` cannot be that of `key`, None when it is; `num_bytes` is the payload's length."""
+    if len(header) != HEADER_BYTES or header[:4] != MAGIC:
+        return Flaw.FOREIGN
+    fields, own_checksum = header[: _FIELDS.size], header[_FIELDS.size :]
+    if _OWN_CHECKSUM.unpack(own_checksum)[0] != xxhash.xxh3_64_intdigest(fields):
+        return Flaw.HEADER
+    _, version, algorithm, stripes, length, its_namespace, its_key, _ = _FIELDS.unpack(fields)
+    if (version, algorithm) != (VERSION, XXH3_64):
+        return Flaw.FOREIGN
+    if its_namespace != namespace:
+        return Flaw.NAMESPACE
+    if its_key != key_digest(namespace, key):
+        return Flaw.KEY
+    if (length, stripes) != (num_bytes, num_stripes):
+        return Flaw.LENGTH
+    return None
+
+
+def payload_flaw(header: bytes, payload: memoryview) -> Flaw | None:
+    """Return why `payload` is not what the flawless `header` was made for, None when it is."""
+    checksum = _FIELDS.unpack(header[: _FIELDS.size])[-1]
+    return None if checksum == xxhash.xxh3_64_intdigest(payload) else Flaw.PAYLOAD

@@ -1,0 +1,132 @@
+"""Which chunks L2 holds: asked in the background, remembered for a while, answered without waiting."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass
+class _Verdict:
+    since: float  # when asked, then when answered
+    found: bool | None = None
+
+
+class Verdicts:
+    """What is known, and what to answer meanwhile. Used by one thread; holds at most `capacity` verdicts.
+
+    A key that is asked about is unknown (None) until L2 answered, but no longer than `deadline_seconds` from
+    when it was first asked: then it is a miss. A miss stays one for the request that was told so; another
+    request sees verdicts only as long as they are fresh.
+    """
+
+    def __init__(
+        self,
+        deadline_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        hit_seconds: float = 30.0,
+        miss_seconds: float = 2.0,
+        capacity: int = 65_536,
+    ) -> None:
+        self._deadline = deadline_seconds
+        self._clock = clock
+        self._hit_seconds = hit_seconds
+        self._miss_seconds = miss_seconds
+        self._capacity = capacity
+        self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
+        self._unasked: list[bytes] = []
+        self._missed: dict[str, set[bytes]] = {}
+
+    def ask(self, request_id: str, key: bytes) -> bool | None:
+        """Answer hit, miss, or not yet; a key heard of for the first time goes into the next batch."""
+        if key in self._missed.get(request_id, ()):
+            return False
+        now = self._clock()
+        verdict = self._fresh(key, now)
+        if verdict is None:
+            self._remember(key, _Verdict(now))
+            self._unasked.append(key)
+            return None
+        if verdict.found:
+            return True
+        if verdict.found is None and now - verdict.since < self._deadline:
+            return None
+        self.refuse(request_id, key)
+        return False
+
+    def refuse(self, request_id: str, key: bytes) -> None:
+        """Make `key` a miss for this request, whatever L2 says later."""
+        self._missed.setdefault(request_id, set()).add(key)
+
+    def take_batch(self) -> list[bytes]:
+        """Return the keys that nobody has asked L2 about yet."""
+        batch, self._unasked = self._unasked, []
+        return batch
+
+    def resolve(self, key: bytes, found: bool) -> None:
+        """Note what L2 answered, what a load showed, or that a store succeeded."""
+        self._remember(key, _Verdict(self._clock(), found))
+
+    def is_known_present(self, key: bytes) -> bool:
+        """Whether a fresh verdict says that L2 holds `key`."""
+        verdict = self._fresh(key, self._clock())
+        return verdict is not None and verdict.found is True
+
+    def forget_request(self, request_id: str) -> None:
+        """Drop what was kept for a request that ended."""
+        self._missed.pop(request_id, None)
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
+
+    def _fresh(self, key: bytes, now: float) -> _Verdict | None:
+        verdict = self._verdicts.get(key)
+        if verdict is None or verdict.found is None:
+            return verdict
+        age_limit = self._hit_seconds if verdict.found else self._miss_seconds
+        return verdict if now - verdict.since < age_limit else None
+
+    def _remember(self, key: bytes, verdict: _Verdict) -> None:
+        self._verdicts[key] = verdict
+        self._verdicts.move_to_end(key)
+        while len(self._verdicts) > self._capacity:
+            self._verdicts.popitem(last=False)
+
+
+class Prober:
+    """A thread that asks L2 about batches of keys, in the order given.
+
+    `probe` must not raise; it returns one answer per key.
+    """
+
+    def __init__(self, probe: Callable[[Sequence[bytes]], Sequence[bool]]) -> None:
+        self._probe = probe
+        self._batches: queue.SimpleQueue[list[bytes] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[list[tuple[bytes, bool]]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="hypertier-lookup", daemon=True)
+        self._thread.start()
+
+    def submit(self, keys: list[bytes]) -> None:
+        """Queue a batch; an empty one only wakes the connection up."""
+        self._batches.put(keys)
+
+    def take_answers(self) -> Iterable[tuple[bytes, bool]]:
+        """Yield what was answered since the last call, without waiting."""
+        while True:
+            try:
+                yield from self._answers.get_nowait()
+            except queue.Empty:
+                return
+
+    def close(self, timeout_seconds: float) -> None:
+        """End the thread after the batch it is at."""
+        self._batches.put(None)
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while (keys := self._batches.get()) is not None:
+            self._answers.put(list(zip(keys, self._probe(keys), strict=True)))

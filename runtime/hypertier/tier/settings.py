@@ -1,0 +1,72 @@
+"""What the tier can be told: the keys beside `type` and `module_path` in vLLM's `secondary_tiers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from hypertier.errors import ConfigError
+from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
+from hypertier.tier.entries import STRIPE_BYTES
+
+
+@dataclass(frozen=True)
+class TierSettings:
+    """Checked settings of one tier. Where `url` is not given, `HYPERTIER_L2_URL` holds it.
+
+    `lookup_deadline_ms` bounds how long a request waits to hear whether L2 has a chunk, `io_timeout_ms` how
+    long one stripe may take. `namespace` and `epoch` keep apart what must not be shared; raise the epoch when
+    the weights change under an unchanged name. `ca_file` holds the certificates that `rediss://` trusts, else
+    the system's do.
+    """
+
+    url: str
+    ttl_seconds: int = 86_400
+    connections: int = 4
+    stripe_bytes: int = STRIPE_BYTES
+    lookup_deadline_ms: int = 200
+    io_timeout_ms: int = 1_000
+    max_store_backlog_bytes: int = 256 * 1024 * 1024
+    namespace: str = ""
+    epoch: int = 0
+    revision: str = ""
+    ca_file: str = ""
+
+    @property
+    def address(self) -> L2Address:
+        """Where L2 is."""
+        return parse_l2_url(self.url)
+
+
+SMALLEST = {
+    "ttl_seconds": 1,
+    "connections": 1,
+    "stripe_bytes": 64 * 1024,
+    "lookup_deadline_ms": 1,
+    "io_timeout_ms": 1,
+    "max_store_backlog_bytes": 0,
+    "epoch": 0,
+}
+
+
+def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> TierSettings:
+    """Check a tier's configuration.
+
+    Raises:
+        ConfigError: an unknown key, a value of another type or too small, or no URL.
+    """
+    known = {field.name: field for field in fields(TierSettings)}
+    for key, value in config.items():
+        if key not in known:
+            raise ConfigError(f"secondary_tiers.{key}", value, f"one of {', '.join(sorted(known))}")
+        kind = str if known[key].type == "str" else int
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ConfigError(f"secondary_tiers.{key}", value, "text" if kind is str else "a whole number")
+        if isinstance(value, int) and value < SMALLEST[key]:
+            raise ConfigError(f"secondary_tiers.{key}", value, f"{SMALLEST[key]} or more")
+    setting, url = "secondary_tiers.url", config.get("url")
+    if not url:
+        setting, url = URL_VARIABLE, environ.get(URL_VARIABLE, "")
+    parse_l2_url(url, setting)
+    return TierSettings(**{**config, "url": url})
