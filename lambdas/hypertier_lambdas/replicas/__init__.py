@@ -1,0 +1,1 @@
+"""The hook for replicas: the cache-utilisation alarm steps a Kubernetes Deployment up or down by one."""

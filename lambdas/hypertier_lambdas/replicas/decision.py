@@ -1,0 +1,107 @@
+"""Whether an alarm's transition changes the number of replicas, to what, and why: pure arithmetic.
+
+One transition, one step, once. Every transition that was looked at is remembered in the Deployment, also
+where it changed nothing, so that a replay (Lambda may deliver an event more than once, a person may send one
+again from a dead-letter queue) never acts later than the alarm meant it.
+https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html (read 2026-12-01)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+
+from .event import AlarmEvent
+
+
+class Action(Enum):
+    """What a decision asks for."""
+
+    UP = "up"
+    DOWN = "down"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the hook was told when it was deployed. `min_replicas` is 1 or more, `max_replicas` no less."""
+
+    min_replicas: int
+    max_replicas: int
+    cooldown: timedelta
+    high_alarm: str
+    low_alarm: str
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """What the Deployment says now: its `spec.replicas`, and what the hook wrote there before.
+
+    `seen` maps an alarm's name to the time of its last transition that was looked at.
+    """
+
+    replicas: int
+    limits: Limits
+    last_scaled_at: datetime | None = None
+    seen: Mapping[str, datetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to write: the replicas to have, and whether to remember the transition. `reason` is for people."""
+
+    action: Action
+    replicas: int
+    reason: str
+    remember: bool
+
+
+def decide(event: AlarmEvent, state: ReplicaState, now: datetime) -> Decision:
+    """Return one step up for the high alarm, one down for the low alarm, or nothing with the reason why.
+
+    A changed number always lies within the limits. A Deployment at 0 was put to rest by a person and
+    stays there.
+    """
+    limits = state.limits
+
+    def stay(reason: str, *, remember: bool = True) -> Decision:
+        return Decision(Action.NONE, state.replicas, reason, remember)
+
+    if event.alarm_name not in (limits.high_alarm, limits.low_alarm):
+        return stay(
+            f"{event.alarm_name} is neither the high alarm {limits.high_alarm} nor the low alarm "
+            f"{limits.low_alarm}",
+            remember=False,
+        )
+    if event.state != "ALARM":
+        return stay(f"{event.alarm_name} went to {event.state}; only ALARM asks for a step", remember=False)
+    seen = state.seen.get(event.alarm_name)
+    if seen is not None and event.transitioned_at <= seen:
+        return stay(
+            f"{event.alarm_name}'s transition of {event.transitioned_at.isoformat()} is not newer than the "
+            f"one of {seen.isoformat()} that was handled already",
+            remember=False,
+        )
+    if state.replicas == 0:
+        return stay("the Deployment is at 0 replicas: put to rest by hand, and so left alone")
+
+    up = event.alarm_name == limits.high_alarm
+    if up and state.replicas >= limits.max_replicas:
+        return stay(f"{state.replicas} replicas is at or above MAX_REPLICAS {limits.max_replicas}")
+    if not up and state.replicas <= limits.min_replicas:
+        return stay(f"{state.replicas} replicas is at or below MIN_REPLICAS {limits.min_replicas}")
+    if state.last_scaled_at is not None and now - state.last_scaled_at < limits.cooldown:
+        return stay(
+            f"the last step was at {state.last_scaled_at.isoformat()}, less than COOLDOWN_SECONDS "
+            f"{limits.cooldown.total_seconds():g} ago"
+        )
+    if up:
+        replicas = max(state.replicas + 1, limits.min_replicas)
+        action = Action.UP
+    else:
+        replicas = min(state.replicas - 1, limits.max_replicas)
+        action = Action.DOWN
+    reason = f"{event.alarm_name} went to ALARM: {action.value} from {state.replicas} to {replicas} replicas"
+    return Decision(action, replicas, reason, remember=True)

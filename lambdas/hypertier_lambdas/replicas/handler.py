@@ -1,0 +1,112 @@
+"""The Lambda function: parses the alarm's event, decides, applies the answer, and writes one line.
+
+It raises what it cannot do, after writing the line, so that Lambda tries again and at last hands the event
+to the function's on-failure destination.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from .decision import decide
+from .deployment import patch_for, read_state
+from .eks import connect
+from .errors import ConflictError, HookError
+from .event import parse_event
+from .settings import Settings, read_settings
+
+MAX_ATTEMPTS = 5
+MARGIN_SECONDS = 1.0
+SECONDS_WITHOUT_CONTEXT = 30.0
+
+
+class LambdaContext(Protocol):
+    """The one thing that the hook asks of Lambda's context object."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until Lambda ends the function."""
+
+
+class Deployments(Protocol):
+    """What `apply` needs of a cluster; `kubernetes.KubernetesApi` is one."""
+
+    def read_deployment(self, namespace: str, name: str) -> dict[str, Any]: ...
+
+    def patch_deployment(self, namespace: str, name: str, patch: Mapping[str, Any]) -> dict[str, Any]: ...
+
+
+def handler(event: object, context: LambdaContext | None) -> dict[str, Any]:
+    """Apply one alarm's transition and return the line that was written.
+
+    Raises:
+        HookError: the settings, the event or the cluster do not allow it; the line says the same.
+    """
+    line: dict[str, Any] = {"hook": "replicas"}
+    try:
+        settings = read_settings(os.environ)
+        apply(event, settings, connect, datetime.now(UTC), countdown(context), line)
+    except HookError as error:
+        line["error"] = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        print(json.dumps(line), flush=True)
+    return line
+
+
+def apply(
+    event: object,
+    settings: Settings,
+    connect: Callable[[str, Callable[[], float]], Deployments],
+    now: datetime,
+    remaining_seconds: Callable[[], float],
+    line: dict[str, Any],
+) -> None:
+    """Decide on the Deployment as it is and write the answer, again where somebody else wrote in between.
+
+    Fills `line` as it goes, so that a failure tells how far it came. Five lost races end in `ConflictError`.
+    """
+    alarm = parse_event(event)
+    line |= {
+        "alarm": alarm.alarm_name,
+        "state": alarm.state,
+        "transitioned_at": alarm.transitioned_at.isoformat(),
+        "alarm_reason": alarm.reason[:300],
+        "cluster": settings.cluster_name,
+        "deployment": f"{settings.namespace}/{settings.deployment}",
+        "dry_run": settings.dry_run,
+    }
+    cluster = connect(settings.cluster_name, remaining_seconds)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        deployment = cluster.read_deployment(settings.namespace, settings.deployment)
+        state = read_state(deployment, settings.limits)
+        decision = decide(alarm, state, now)
+        line |= {
+            "action": decision.action.value,
+            "replicas_before": state.replicas,
+            "replicas": decision.replicas,
+            "reason": decision.reason,
+            "attempts": attempt,
+        }
+        if settings.dry_run or not decision.remember:
+            return
+        try:
+            patch = patch_for(deployment, decision, alarm, settings.limits, now)
+            cluster.patch_deployment(settings.namespace, settings.deployment, patch)
+        except ConflictError:
+            if attempt == MAX_ATTEMPTS:
+                raise
+        else:
+            return
+
+
+def countdown(context: LambdaContext | None) -> Callable[[], float]:
+    """Return a function that gives the seconds left to work with, less a margin for the last line."""
+    if context is not None:
+        return lambda: context.get_remaining_time_in_millis() / 1000 - MARGIN_SECONDS
+    end = time.monotonic() + SECONDS_WITHOUT_CONTEXT
+    return lambda: end - time.monotonic()
