@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hypertier.tier.circuit import Circuit
-from hypertier.tier.counters import Counters
 from hypertier.tier.entries import Entries, Loaded
 from hypertier.tier.entry import Flaw
 from hypertier.tier.guard import Guard
 from hypertier.tier.lookups import Prober, Verdicts
+from hypertier.tier.metrics import Counters
 from hypertier.tier.transfers import FinishedJob, Task, Transfers
 
 
@@ -40,6 +40,11 @@ class L2Cache:
         self._reads = Guard("read", new_circuit(), counters, on_change)
         self._writes = Guard("write", new_circuit(), counters, on_change)
         self._prober = Prober(self._probe)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether L2 is asked: its last answer was one."""
+        return self._reads.circuit.is_closed
 
     def warm_up(self) -> None:
         """Connect in the background, before the first request needs it."""
@@ -112,6 +117,9 @@ class L2Cache:
             self._verdicts.resolve(key, found)
 
     def _probe(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        if not keys:
+            self._reads.call(self._entries.warm_up, None)
+            return []
         found = self._reads.call(lambda: self._entries.exist(keys), [False] * len(keys))
         self._counters.add("lookup_hits", sum(found))
         self._counters.add("lookup_misses", len(found) - sum(found))

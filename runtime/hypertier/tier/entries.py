@@ -7,13 +7,14 @@ evicted does not verify.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
+from typing import Protocol
 
 from hypertier.tier.backends.backend import Backend, Buffer
 from hypertier.tier.entry import HEADER_BYTES, Flaw, header_flaw, payload_flaw, seal
+from hypertier.tier.settings import STRIPE_BYTES
 
-STRIPE_BYTES = 4 * 1024 * 1024
 _PAGE_BYTES = 4096
 
 
@@ -37,16 +38,28 @@ def stripe_sizes(num_bytes: int, stripe_bytes: int = STRIPE_BYTES) -> tuple[int,
     return (*sizes, num_bytes)
 
 
+class NamespaceSource(Protocol):
+    """Tells the namespace of an engine, as `hypertier.tier.namespace.Namespace` does."""
+
+    def prepare(self) -> None:
+        """Do ahead what takes a while."""
+        ...
+
+    def digest(self) -> bytes:
+        """Return 16 bytes."""
+        ...
+
+
 class Entries:
     """The chunks of one namespace in a backend. Errors of the backend pass through.
 
-    `namespace` is asked for 16 bytes at each call, so that an engine need not know them before it serves.
+    The namespace's digest is asked for at each call, so an engine need not know it before it serves.
     """
 
     def __init__(
         self,
         backend: Backend,
-        namespace: Callable[[], bytes],
+        namespace: NamespaceSource,
         *,
         chunk_bytes: int,
         ttl_seconds: int,
@@ -62,9 +75,14 @@ class Entries:
         self._lookup_timeout_seconds = lookup_timeout_seconds
         self._io_timeout_seconds = io_timeout_seconds
 
+    def warm_up(self) -> None:
+        """Find out the slow part of the namespace, and connect."""
+        self._namespace.prepare()
+        self._backend.exists_many((), self._io_timeout_seconds)
+
     def exist(self, keys: Sequence[bytes]) -> list[bool]:
         """Tell for each chunk whether its proving stripe is stored. One round trip."""
-        namespace = self._namespace()
+        namespace = self._namespace.digest()
         names = [entry_name(namespace, key, 0) for key in keys]
         return self._backend.exists_many(names, self._lookup_timeout_seconds)
 
@@ -73,7 +91,7 @@ class Entries:
 
         Only after `Loaded.WHOLE` does it hold the chunk.
         """
-        namespace = self._namespace()
+        namespace = self._namespace.digest()
         header = bytearray(HEADER_BYTES)
         offset = 0
         for stripe, size in enumerate(self._sizes):
@@ -96,7 +114,7 @@ class Entries:
 
     def store(self, key: bytes, slot: memoryview) -> None:
         """Write a chunk, the proving stripe last."""
-        namespace = self._namespace()
+        namespace = self._namespace.digest()
         header = seal(namespace, key, slot, len(self._sizes))
         end = self._chunk_bytes
         for stripe in reversed(range(len(self._sizes))):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hypertier.tier.circuit import Circuit
-from hypertier.tier.counters import Counters
+from hypertier.tier.metrics import Counters
 
 T = TypeVar("T")
 

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from hypertier.tier.metrics import Counters
+
 
 @dataclass
 class _Verdict:
@@ -27,12 +29,14 @@ class Verdicts:
     def __init__(
         self,
         deadline_seconds: float,
+        counters: Counters,
         clock: Callable[[], float] = time.monotonic,
         hit_seconds: float = 30.0,
         miss_seconds: float = 2.0,
         capacity: int = 65_536,
     ) -> None:
         self._deadline = deadline_seconds
+        self._counters = counters
         self._clock = clock
         self._hit_seconds = hit_seconds
         self._miss_seconds = miss_seconds
@@ -55,6 +59,8 @@ class Verdicts:
             return True
         if verdict.found is None and now - verdict.since < self._deadline:
             return None
+        if verdict.found is None:
+            self._counters.add("lookup_expired")
         self.refuse(request_id, key)
         return False
 

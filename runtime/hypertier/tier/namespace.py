@@ -1,0 +1,119 @@
+"""What must agree for one engine to use another's keys and values: a digest of all of it.
+
+vLLM's block hash covers the tokens, the adapter's name, multi-modal inputs and the tenant's salt, but not the
+model, its weights, their layout, or the engine. Those are digested here, and part of every key and header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+DIGEST_BYTES = 16
+NUM_SAMPLES = 16
+SAMPLE_BYTES = 64 * 1024
+_SHA256_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class Namespace:
+    """The digest of one engine's facts, found out step by step, by any thread.
+
+    `weights` reads the fingerprint of the weights, which may take a while; `hash_root` tells where the chain
+    of block hashes begins, which vLLM knows only once it serves.
+    """
+
+    def __init__(
+        self, facts: Mapping[str, Any], weights: Callable[[], str], hash_root: Callable[[], bytes]
+    ) -> None:
+        self._facts = dict(facts)
+        self._weights = weights
+        self._hash_root = hash_root
+        self._lock = threading.Lock()
+        self._fingerprint: str | None = None
+        self._digest: bytes | None = None
+
+    def prepare(self) -> None:
+        """Do the slow part: read the weights' fingerprint, once."""
+        with self._lock:
+            if self._fingerprint is None:
+                self._fingerprint = self._weights()
+
+    def digest(self) -> bytes:
+        """Return `DIGEST_BYTES` bytes, the same in every process with the same facts."""
+        if self._digest is None:
+            self.prepare()
+            facts = {**self._facts, "weights": self._fingerprint, "hash_root": self._hash_root().hex()}
+            self._digest = facts_digest(facts)
+        return self._digest
+
+
+def facts_digest(facts: Mapping[str, Any]) -> bytes:
+    """Digest facts made of numbers, texts, lists and mappings; their order does not matter."""
+    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).digest()[:DIGEST_BYTES]
+
+
+def model_fingerprint(name: str, revision: str, environ: Mapping[str, str]) -> str:
+    """Tell models apart by their files, or, where these cannot be found, by name and revision."""
+    directory = find_model(name, revision, environ)
+    return f"{name}@{revision}" if directory is None else weights_fingerprint(directory)
+
+
+def find_model(name: str, revision: str, environ: Mapping[str, str]) -> Path | None:
+    """Find the directory of a model: a path, or a repository in the cache of Hugging Face's hub.
+
+    The cache's layout: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (read 2026-12-01).
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    home = environ.get("HF_HOME") or str(Path(environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    cache = Path(environ.get("HF_HUB_CACHE") or str(Path(home) / "hub")).expanduser()
+    repository = cache / f"models--{name.replace('/', '--')}"
+    reference = repository / "refs" / (revision or "main")
+    commit = reference.read_text().strip() if reference.is_file() else revision
+    snapshot = repository / "snapshots" / commit
+    return snapshot if commit and snapshot.is_dir() else None
+
+
+def weights_fingerprint(directory: Path) -> str:
+    """Digest the configuration and the weights of a model, without reading all of them.
+
+    A file in the hub's cache is named by its SHA-256. Of other weights, the header and `NUM_SAMPLES` evenly
+    spread samples are read: another training run changes them all, a change of a few numbers may go unseen
+    and asks for another `epoch`.
+    """
+    digest = hashlib.sha256()
+    names = sorted(path.name for path in directory.iterdir() if is_part_of_model(path.name))
+    for name in names:
+        path = directory / name
+        digest.update(f"\0{name}\0{path.stat().st_size}\0".encode())
+        blob = path.resolve().name
+        if path.is_symlink() and _SHA256_NAME.fullmatch(blob):
+            digest.update(blob.encode())
+            continue
+        for sample in samples(path):
+            digest.update(sample)
+    return digest.hexdigest()
+
+
+def is_part_of_model(name: str) -> bool:
+    """Whether a file of this name decides what keys and values the model computes."""
+    return name == "config.json" or name.endswith(
+        (".safetensors", ".safetensors.index.json", ".bin", ".gguf", ".pt")
+    )
+
+
+def samples(path: Path) -> Iterator[bytes]:
+    """Yield the beginning of a file, its end, and samples in between; a small file is yielded whole."""
+    size = path.stat().st_size
+    last = max(0, size - SAMPLE_BYTES)
+    with path.open("rb") as file:
+        for offset in sorted({last * i // (NUM_SAMPLES - 1) for i in range(NUM_SAMPLES)}):
+            file.seek(offset, os.SEEK_SET)
+            yield file.read(SAMPLE_BYTES)

@@ -1,0 +1,197 @@
+"""The tier that vLLM loads: a `SecondaryTierManager` in front of `L2Cache`.
+
+    "secondary_tiers": [{"type": "HypertierTier", "module_path": "hypertier.tier.tier"}]
+
+It runs in the engine's scheduler, so no call waits for L2. Its other keys are those of `TierSettings`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
+from vllm.logger import init_logger
+from vllm.v1.kv_offload.base import (
+    LookupResult,
+    Medium,
+    OffloadingCounterMetadata,
+    OffloadingGaugeMetadata,
+    OffloadingMetricMetadata,
+    OffloadingSpec,
+    OffloadKey,
+    ReqContext,
+    RequestOffloadingContext,
+)
+from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier import compat
+from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.cache import L2Cache
+from hypertier.tier.credentials import credential_source
+from hypertier.tier.entries import Entries
+from hypertier.tier.lookups import Verdicts
+from hypertier.tier.metrics import COUNTERS, PREFIX, UP, UP_DOCUMENTATION, Counters
+from hypertier.tier.namespace import Namespace, model_fingerprint
+from hypertier.tier.settings import read_settings
+from hypertier.tier.transfers import Transfers
+
+logger = init_logger("vllm.hypertier.tier")
+
+SHUTDOWN_SECONDS = 10.0
+
+
+class HypertierTier(SecondaryTierManager):
+    """L2 in Valkey or Redis. Best effort in everything: what it cannot do is a miss, and counted.
+
+    `primary_kv_view` is L1, bytes of shape [num_chunks, chunk_bytes]; chunks are received into it and sent
+    from it.
+    """
+
+    medium = Medium.STORAGE
+
+    def __init__(
+        self,
+        offloading_spec: OffloadingSpec,
+        primary_kv_view: memoryview,
+        tier_type: str,
+        backpressure_detector: Any = None,
+        **config: Any,
+    ) -> None:
+        compat.require_vllm()
+        config.pop("locality", None)  # vLLM's own key: its factory chooses back-pressure limits by it
+        settings = read_settings(config, os.environ)
+        compat.init_tier(
+            self,
+            offloading_spec=offloading_spec,
+            primary_kv_view=primary_kv_view,
+            tier_type=tier_type,
+            backpressure_detector=backpressure_detector,
+        )
+        self._chunk_bytes = self.block_size_bytes
+        self._l1 = primary_kv_view.cast("B")
+        self._counters = Counters()
+        self._backend = RespBackend(settings.address, credential_source(os.environ), settings.ca_file)
+        facts = compat.namespace_facts(offloading_spec, self._chunk_bytes)
+        facts |= {
+            "namespace": settings.namespace,
+            "epoch": settings.epoch,
+            "stripe_bytes": settings.stripe_bytes,
+        }
+        model = offloading_spec.config.model.name
+        self._cache = L2Cache(
+            Entries(
+                self._backend,
+                Namespace(
+                    facts,
+                    lambda: model_fingerprint(model, settings.revision, os.environ),
+                    compat.hash_root,
+                ),
+                chunk_bytes=self._chunk_bytes,
+                ttl_seconds=settings.ttl_seconds,
+                lookup_timeout_seconds=settings.lookup_deadline_ms / 1000,
+                io_timeout_seconds=settings.io_timeout_ms / 1000,
+                stripe_bytes=settings.stripe_bytes,
+            ),
+            Verdicts(settings.lookup_deadline_ms / 1000, self._counters),
+            Transfers(settings.connections, settings.max_store_backlog_bytes),
+            self._counters,
+            log_change,
+        )
+        logger.info(
+            "hypertier: L2 at %s, chunks of %d bytes, ttl %d s, lookup deadline %d ms",
+            settings.url,
+            self._chunk_bytes,
+            settings.ttl_seconds,
+            settings.lookup_deadline_ms,
+        )
+        self._cache.warm_up()
+
+    def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
+        """HIT, MISS, or RETRY until the lookup deadline."""
+        return compat.lookup_result(self._cache.lookup(req_context.req_id, key))
+
+    def submit_store(self, job_metadata: TransferJob) -> None:
+        """Write chunks to L2 in the background."""
+        keys = list(job_metadata.keys)
+        self._cache.store(job_metadata.job_id, keys, self._slots(job_metadata))
+
+    def submit_load(self, job_metadata: TransferJob) -> None:
+        """Fetch chunks into L1 in the background."""
+        keys = list(job_metadata.keys)
+        self._cache.load(job_metadata.job_id, keys, self._slots(job_metadata))
+
+    def get_finished_jobs(self) -> Iterable[JobResult]:
+        """Return the jobs that nothing works on any more, with the keys that did well."""
+        return [
+            compat.job_result(job.job_id, not job.failed, job.moved, job.seconds, job.num_bytes)
+            for job in self._cache.take_finished()
+        ]
+
+    def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
+        """Ask for nothing special."""
+        return RequestOffloadingContext()
+
+    def on_request_finished(self, req_context: ReqContext) -> None:
+        """Forget the request."""
+        self._cache.forget_request(req_context.req_id)
+
+    def on_schedule_end(self, context: Any) -> None:
+        """Send this step's lookups to L2."""
+        self._cache.flush()
+
+    def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
+        """Do nothing: a chunk in L2 lives for its ttl, counted from when it was stored."""
+
+    def drain_jobs(self) -> None:
+        """Wait until no job touches L1; each ends by its time limits."""
+        self._cache.drain()
+
+    def shutdown(self) -> None:
+        """End all threads and connections.
+
+        Raises:
+            TierUnavailableError: a thread still works on L1, which vLLM then keeps mapped.
+        """
+        self._backend.close()
+        if not self._cache.close(SHUTDOWN_SECONDS):
+            raise TierUnavailableError(f"a transfer did not end within {SHUTDOWN_SECONDS:g} s")
+        self._l1.release()
+
+    @classmethod
+    def build_metric_definitions(cls, extra_config: dict[str, Any]) -> dict[str, OffloadingMetricMetadata]:
+        """Declare the metrics of `get_stats`."""
+        metrics: dict[str, OffloadingMetricMetadata] = {
+            PREFIX + name: OffloadingCounterMetadata(documentation=meaning)
+            for name, meaning in COUNTERS.items()
+        }
+        metrics[UP] = OffloadingGaugeMetadata(documentation=UP_DOCUMENTATION)
+        return metrics
+
+    def get_stats(self) -> OffloadingConnectorStats | None:
+        """Return what was counted since the last call."""
+        stats = OffloadingConnectorStats()
+        for name, amount in self._counters.take().items():
+            stats.increase_counter(PREFIX + name, amount)
+        stats.set_gauge(UP, int(self._cache.is_up))
+        return stats
+
+    def _slots(self, job: TransferJob) -> list[memoryview]:
+        size = self._chunk_bytes
+        return [self._l1[number * size : (number + 1) * size] for number in compat.chunk_ids(job)]
+
+
+def log_change(what: str, error: Exception | None) -> None:
+    """Write one line when L2 stops answering, and one when it answers again."""
+    if error is None:
+        logger.info("hypertier: L2 answers %ss again", what)
+    else:
+        logger.warning(
+            "hypertier: L2 failed a %s, every %s is a miss until it answers: %s: %s",
+            what,
+            what,
+            type(error).__name__,
+            error,
+        )
