@@ -1,0 +1,34 @@
+"""Where the lab's vLLM is installed: an environment of its own, apart from the one that runs hypertier."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from hypertier.errors import LabError
+
+PYTHON_VARIABLE = "HYPERTIER_ENGINE_PYTHON"
+DEFAULT_PYTHON = Path(".venv-engine/bin/python")
+
+
+def find_engine_python(environ: Mapping[str, str], directory: Path) -> Path:
+    """Find the Python that has vLLM: `HYPERTIER_ENGINE_PYTHON`, or `.venv-engine` in `directory` or above.
+
+    Raises:
+        LabError: there is none; says how to get one.
+    """
+    named = environ.get(PYTHON_VARIABLE)
+    candidates = (
+        [Path(named)] if named else [parent / DEFAULT_PYTHON for parent in (directory, *directory.parents)]
+    )
+    for candidate in candidates:
+        if os.access(candidate, os.X_OK):
+            return candidate.absolute()
+    where = (
+        f"{PYTHON_VARIABLE} is {named!r}, which is no program" if named else f"{DEFAULT_PYTHON} is not there"
+    )
+    raise LabError(
+        f"no Python with vLLM: {where}. Run `make setup`, or set {PYTHON_VARIABLE} to the Python of an "
+        "environment with vLLM for CPU and hypertier, or try `--engine simulated`"
+    )

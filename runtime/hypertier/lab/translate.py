@@ -1,0 +1,178 @@
+"""From Kubernetes objects to processes: what a container would run there, run here.
+
+Of an object only the containers' `command`, `args` and `env` are read, and nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypertier.errors import ConfigError
+from hypertier.lab.arguments import Option, format_options, parse_options
+from hypertier.lab.overlay import (
+    ENGINE,
+    ROUTER,
+    Difference,
+    Overlay,
+    Place,
+    lay_over_env,
+    lay_over_options,
+)
+from hypertier.lab.process_spec import ProcessSpec
+
+WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet")
+ENGINE_COMMAND = ("-m", "hypertier.tier.launch", "serve")
+_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container as rendered. A value of None in `env` is filled by the cluster (`valueFrom`)."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str | None]
+    replicas: int
+
+    @property
+    def role(self) -> str:
+        """`engine`, `router`, `exporter`, or `` for what the lab does not know."""
+        if any(self.argv[i : i + 3] == ENGINE_COMMAND for i in range(len(self.argv))):
+            return "engine"
+        for argument in self.argv[:2]:
+            if argument in ("router", "exporter"):
+                return argument
+        return ""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What follows the command: vLLM's arguments, or the router's."""
+        if self.role == "engine":
+            return self.argv[self.argv.index("serve") + 1 :]
+        return self.argv[self.argv.index(self.role) + 1 :]
+
+
+@dataclass(frozen=True)
+class RenderedEndpoint:
+    """The engine and the router of one endpoint, and the names of what the lab leaves out."""
+
+    engine: Container
+    router: Container
+    left_out: tuple[str, ...]
+
+
+def read_containers(objects: Sequence[Mapping[str, Any]]) -> Iterator[Container]:
+    """Yield the containers of all workloads among the objects; init containers prepare nodes and are left."""
+    for item in objects:
+        if item.get("kind") not in WORKLOAD_KINDS:
+            continue
+        pod = item["spec"]["template"]["spec"]
+        for container in pod["containers"]:
+            yield Container(
+                name=f"{item['metadata']['name']}/{container['name']}",
+                argv=(*container.get("command", ()), *container.get("args", ())),
+                env={entry["name"]: entry.get("value") for entry in container.get("env", ())},
+                replicas=int(item["spec"].get("replicas", 1)),
+            )
+
+
+def read_endpoint(objects: Sequence[Mapping[str, Any]]) -> RenderedEndpoint:
+    """Find the engine and the router.
+
+    Raises:
+        ConfigError: none or several of them, or a container that is neither.
+    """
+    by_role: dict[str, list[Container]] = {"engine": [], "router": [], "exporter": []}
+    for container in read_containers(objects):
+        if container.role not in by_role:
+            raise ConfigError(
+                f"{container.name}: command",
+                " ".join(container.argv),
+                "python3 -m hypertier.tier.launch serve, hypertier router or hypertier exporter",
+            )
+        by_role[container.role].append(container)
+    for role in ("engine", "router"):
+        if len(by_role[role]) != 1:
+            names = [container.name for container in by_role[role]]
+            raise ConfigError(
+                "endpoints",
+                names,
+                f"one endpoint with one {role} workload: the lab runs one endpoint",
+            )
+    return RenderedEndpoint(
+        by_role["engine"][0], by_role["router"][0], tuple(c.name for c in by_role["exporter"])
+    )
+
+
+def served_model_name(engine: Container) -> str:
+    """The name clients use: `--served-model-name`, or else the model as given."""
+    positional, options = parse_options(engine.arguments)
+    names = [option.values[0] for option in options if option.name == "--served-model-name" and option.values]
+    models = [option.text for option in options if option.name == "--model"]
+    return (names or models or list(positional) or ["model"])[-1]
+
+
+def engine_process(
+    engine: Container, place: Place, name: str, python: Sequence[str], base_env: Mapping[str, str]
+) -> tuple[ProcessSpec, list[Difference]]:
+    """One replica's process; `python` runs what follows `python3` in the manifest."""
+    positional, options = parse_options(engine.arguments)
+    options, model = without_model(options, positional)
+    first = Difference("MODEL", model, place.model_directory, "a small Llama made on the spot")
+    env, env_differences = laid_env(ENGINE, engine, place)
+    options, differences = lay_over_options(ENGINE, expand(options, env), place, engine.name)
+    argv = (*python, "serve", place.model_directory, *format_options(options))
+    spec = ProcessSpec(name, argv, f"http://127.0.0.1:{place.port}/health", {**base_env, **env})
+    return spec, [first, *differences, *env_differences]
+
+
+def router_process(
+    router: Container, place: Place, command: Sequence[str], base_env: Mapping[str, str]
+) -> tuple[ProcessSpec, list[Difference]]:
+    """The router's process; `command` runs what follows `hypertier` in the manifest."""
+    positional, options = parse_options(router.arguments)
+    if positional:
+        raise ConfigError(f"{router.name}: args", " ".join(positional), "options alone")
+    env, env_differences = laid_env(ROUTER, router, place)
+    options, differences = lay_over_options(ROUTER, expand(options, env), place, router.name)
+    replicas = tuple(Option("--replica", (url,)) for url in place.replica_urls)
+    why = "there is no DNS of a cluster here; the replicas are named"
+    differences += [Difference("--replica", None, url, why) for url in place.replica_urls]
+    argv = (*command, "router", *format_options((*options, *replicas)))
+    health_url = f"http://127.0.0.1:{place.port}/health"
+    return ProcessSpec("router", argv, health_url, {**base_env, **env}), [*differences, *env_differences]
+
+
+def without_model(
+    options: Sequence[Option], positional: Sequence[str]
+) -> tuple[tuple[Option, ...], str | None]:
+    """Take the model out of the options, wherever it is named."""
+    named: list[str | None] = [option.text for option in options if option.name == "--model"]
+    rest = tuple(option for option in options if option.name != "--model")
+    return rest, (named or [*positional, None])[0]
+
+
+def laid_env(overlay: Overlay, container: Container, place: Place) -> tuple[dict[str, str], list[Difference]]:
+    """The container's environment here, references to other variables filled in."""
+    env, differences = lay_over_env(overlay, container.env, place, container.name)
+    return {name: expand_text(value, env) for name, value in env.items()}, differences
+
+
+def expand(options: Sequence[Option], env: Mapping[str, str]) -> tuple[Option, ...]:
+    """Fill `$(NAME)` in options, as the kubelet does."""
+    return tuple(Option(o.name, tuple(expand_text(value, env) for value in o.values)) for o in options)
+
+
+def expand_text(text: str, env: Mapping[str, str]) -> str:
+    """Fill `$(NAME)` with the variable; `$$` is a dollar, and an unknown name stays as it is.
+
+    https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+    (read 2026-12-01)
+    """
+    return _REFERENCE.sub(
+        lambda match: "$" if match[0] == "$$" else env.get(match[1], match[0]),
+        text,
+    )
