@@ -1,0 +1,155 @@
+"""What every backend of L2 promises, held against a dict."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fakes_tier import RealValkey
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier.address import parse_l2_url
+from hypertier.tier.backends.backend import Backend
+from hypertier.tier.backends.memory import MemoryBackend
+from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.credentials import Credentials, FixedCredentials
+
+SECONDS = 20.0
+TTL = 3600
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RealValkey]:
+    with RealValkey(password="sesame") as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "resp"])
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    made: Backend
+    if request.param == "memory":
+        made = MemoryBackend()
+    else:
+        server: RealValkey = request.getfixturevalue("valkey")
+        made = RespBackend(parse_l2_url(server.url), FixedCredentials(Credentials("sesame")))
+    yield made
+    made.close()
+
+
+def get(backend: Backend, key: bytes, *sizes: int) -> tuple[int | None, bytes]:
+    buffers = [memoryview(bytearray(size)) for size in sizes]
+    length = backend.get_into(key, buffers, SECONDS)
+    return length, b"".join(buffers)
+
+
+def test_what_was_put_is_got_whatever_the_cut(backend: Backend) -> None:
+    value = bytes(range(256)) * 4096
+
+    backend.put(b"contract:cut", [value[:64], memoryview(value)[64:]], TTL, SECONDS)
+
+    assert get(backend, b"contract:cut", 100, len(value) - 100) == (len(value), value)
+
+
+def test_an_absent_key_has_no_value(backend: Backend) -> None:
+    found = get(backend, b"contract:absent", 10)
+
+    assert found[0] is None
+
+
+@pytest.mark.parametrize("stored", [0, 9, 11, 300_000], ids=["empty", "shorter", "longer", "much-longer"])
+def test_a_value_of_another_length_is_told_by_its_length(backend: Backend, stored: int) -> None:
+    backend.put(b"contract:length", [b"x" * stored], TTL, SECONDS)
+
+    lengths = [get(backend, b"contract:length", 4, 6)[0] for _ in range(2)]
+
+    assert lengths == [stored, stored]
+
+
+def test_a_later_put_replaces_an_earlier_one(backend: Backend) -> None:
+    backend.put(b"contract:twice", [b"old value"], TTL, SECONDS)
+
+    backend.put(b"contract:twice", [b"new"], TTL, SECONDS)
+
+    assert get(backend, b"contract:twice", 3) == (3, b"new")
+
+
+def test_exists_answers_in_the_order_of_the_keys(backend: Backend) -> None:
+    keys = [b"contract:order:%d" % i for i in range(300)]
+    for key in keys[::3]:
+        backend.put(key, [b"x"], TTL, SECONDS)
+
+    found = backend.exists_many(keys, SECONDS)
+
+    assert found == [i % 3 == 0 for i in range(300)]
+    assert backend.exists_many([], SECONDS) == []
+
+
+def test_threads_do_not_mix_up_answers(backend: Backend) -> None:
+    def round_trip(i: int) -> bool:
+        value = bytes([i % 256]) * (10_000 + i)
+        backend.put(b"contract:thread:%d" % i, [value], TTL, SECONDS)
+        return get(backend, b"contract:thread:%d" % i, len(value)) == (len(value), value)
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(round_trip, range(64)))
+
+    assert all(results)
+
+
+def test_a_closed_backend_refuses(backend: Backend) -> None:
+    backend.exists_many([b"contract:any"], SECONDS)
+
+    backend.close()
+
+    with pytest.raises(TierUnavailableError):
+        backend.exists_many([b"contract:any"], SECONDS)
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    operations=st.lists(
+        st.tuples(st.sampled_from(["put", "get", "exists"]), st.integers(0, 3), st.binary(max_size=2000)),
+        max_size=20,
+    ),
+)
+def test_any_order_of_calls_agrees_with_a_dict(
+    backend: Backend, operations: list[tuple[str, int, bytes]]
+) -> None:
+    run = uuid.uuid4()
+    model: dict[bytes, bytes] = {}
+
+    for operation, number, value in operations:
+        key = f"contract:{run}:{number}".encode()
+        if operation == "put":
+            backend.put(key, [value[:7], value[7:]], TTL, SECONDS)
+            model[key] = value
+        elif operation == "exists":
+            assert backend.exists_many([key], SECONDS) == [key in model]
+        elif key in model:
+            assert get(backend, key, len(model[key])) == (len(model[key]), model[key])
+        else:
+            assert get(backend, key, 1)[0] is None
+
+
+def test_closing_frees_a_thread_that_waits() -> None:
+    backend = MemoryBackend()
+    backend.gate.clear()
+    failed = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(TierUnavailableError):
+            backend.exists_many([b"k"], SECONDS)
+        failed.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+
+    backend.close()
+
+    assert failed.wait(SECONDS)
+    thread.join()

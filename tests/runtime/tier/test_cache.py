@@ -1,0 +1,208 @@
+"""L2 as the scheduler sees it: right when L2 works, a miss when it does not, and never waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fakes_tier import FakeClock, FixedNamespace, eventually
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier.backends.memory import MemoryBackend
+from hypertier.tier.cache import L2Cache
+from hypertier.tier.circuit import Circuit
+from hypertier.tier.entries import Entries, entry_name
+from hypertier.tier.lookups import Verdicts
+from hypertier.tier.metrics import Counters
+from hypertier.tier.transfers import FinishedJob, Transfers
+
+CHUNK = 1000
+A, B, C = b"a" * 36, b"b" * 36, b"c" * 36
+SECONDS = 20.0
+
+
+class World:
+    """An L2Cache over a dict, on a clock of its own."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.backend = MemoryBackend(self.clock)
+        self.counters = Counters()
+        self.changes: list[tuple[str, bool]] = []
+        entries = Entries(
+            self.backend,
+            FixedNamespace(),
+            chunk_bytes=CHUNK,
+            ttl_seconds=3600,
+            lookup_timeout_seconds=SECONDS,
+            io_timeout_seconds=SECONDS,
+        )
+        self.cache = L2Cache(
+            entries,
+            Verdicts(0.2, self.counters, self.clock),
+            Transfers(2, 10 * CHUNK),
+            self.counters,
+            lambda what, error: self.changes.append((what, error is None)),
+            lambda: Circuit(self.clock, lambda: 0.0),
+        )
+        self.l1 = memoryview(bytearray(8 * CHUNK))
+
+    def slot(self, number: int) -> memoryview:
+        return self.l1[number * CHUNK : (number + 1) * CHUNK]
+
+    def put(self, key: bytes, content: bytes) -> None:
+        slot = self.slot(7)
+        slot[:] = content * CHUNK
+        self.cache.store(99, [key], [slot])
+        assert self.finished().moved == (key,)
+
+    def finished(self) -> FinishedJob:
+        jobs: list[FinishedJob] = []
+
+        def collected() -> bool:
+            jobs.extend(self.cache.take_finished())
+            return bool(jobs)
+
+        assert eventually(collected)
+        return jobs[0]
+
+    def settle(self, request: str, key: bytes) -> bool | None:
+        """Look up until there is an answer; the clock stands still."""
+
+        def answered() -> bool:
+            answer = self.cache.lookup(request, key)
+            self.cache.flush()
+            return answer is not None
+
+        assert eventually(answered)
+        return self.cache.lookup(request, key)
+
+    def spoil(self, key: bytes) -> None:
+        name = entry_name(b"n" * 16, key, 0)
+        value = self.backend.values[name]
+        self.backend.values[name] = value[:-1] + bytes([value[-1] ^ 1])
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.backend.close()
+    assert made.cache.close(SECONDS)
+
+
+def test_what_one_engine_stores_another_looks_up_and_loads(world: World) -> None:
+    world.put(A, b"7")
+    world.clock.advance(60)  # long enough to forget that it was stored
+
+    found = [world.settle("r", A), world.settle("r", B)]
+    world.cache.load(1, [A], [world.slot(0)])
+
+    assert found == [True, False]
+    assert world.finished().moved == (A,)
+    assert world.slot(0) == b"7" * CHUNK
+
+
+def test_one_bad_chunk_of_a_job_costs_only_itself(world: World) -> None:
+    world.put(A, b"a")
+    world.put(B, b"b")
+    world.spoil(B)
+
+    world.cache.load(1, [A, B, C], [world.slot(0), world.slot(1), world.slot(2)])
+
+    job = world.finished()
+    assert (job.moved, set(job.failed)) == ((A,), {B, C})
+    assert world.counters.total("integrity_failures") == 1
+    assert world.counters.total("loads_absent") == 1
+
+
+def test_a_chunk_that_failed_to_load_is_a_miss_at_the_next_lookup(world: World) -> None:
+    world.put(A, b"a")
+    world.spoil(A)
+    hit = world.settle("r", A)
+    world.cache.load(1, [A], [world.slot(0)])
+    world.finished()
+
+    assert (hit, world.cache.lookup("r", A)) == (True, False)
+
+
+def test_what_l2_is_known_to_hold_is_not_sent_again(world: World) -> None:
+    world.put(A, b"a")
+    calls = world.backend.num_calls
+
+    world.cache.store(2, [A], [world.slot(0)])
+
+    assert world.finished().failed == ()
+    assert world.backend.num_calls == calls
+    assert world.counters.total("stores_skipped") == 1
+
+
+def test_a_lookup_that_l2_does_not_answer_is_a_miss_by_the_deadline(world: World) -> None:
+    world.backend.gate.clear()
+    first = world.cache.lookup("r", A)
+    world.cache.flush()
+
+    world.clock.advance(0.2)
+
+    assert (first, world.cache.lookup("r", A)) == (None, False)
+    assert world.counters.total("lookup_expired") == 1
+
+
+def test_when_l2_fails_later_requests_are_told_at_once(world: World) -> None:
+    world.backend.error = TierUnavailableError("gone")
+    world.settle("r1", A)
+    assert eventually(lambda: not world.cache.is_up)
+    calls = world.backend.num_calls
+
+    answers = [world.cache.lookup(f"r{i}", b"%d" % i) for i in range(100)]
+
+    assert answers == [False] * 100
+    assert world.backend.num_calls == calls
+    assert world.changes == [("read", False)]
+
+
+def test_a_lookup_finds_out_in_the_background_that_l2_is_back(world: World) -> None:
+    world.backend.error = TierUnavailableError("gone")
+    world.settle("r1", A)
+    assert eventually(lambda: not world.cache.is_up)
+    world.backend.error = None
+    world.clock.advance(1)
+
+    told_meanwhile = world.cache.lookup("r2", A)
+
+    assert told_meanwhile is False
+    assert eventually(lambda: world.cache.is_up)
+    assert world.changes == [("read", False), ("read", True)]
+
+
+def test_loads_fail_fast_while_l2_fails(world: World) -> None:
+    world.backend.error = TierUnavailableError("gone")
+    world.cache.load(1, [A], [world.slot(0)])
+    world.finished()
+    calls = world.backend.num_calls
+
+    world.cache.load(2, [A, B], [world.slot(0), world.slot(1)])
+
+    assert set(world.finished().failed) == {A, B}
+    assert world.backend.num_calls == calls
+
+
+def test_a_store_that_l2_refuses_leaves_lookups_and_loads_alone(world: World) -> None:
+    world.put(A, b"a")
+    world.backend.error = TierUnavailableError("OOM")
+    world.cache.store(1, [B], [world.slot(1)])
+    failed = world.finished().failed
+    world.backend.error = None
+    world.cache.load(2, [A], [world.slot(0)])
+
+    assert failed == (B,)
+    assert world.finished().moved == (A,)
+    assert world.changes == [("write", False)]
+
+
+def test_warming_up_an_absent_l2_only_marks_it_down(world: World) -> None:
+    world.backend.error = TierUnavailableError("gone")
+
+    world.cache.warm_up()
+
+    assert eventually(lambda: not world.cache.is_up)

@@ -1,0 +1,72 @@
+"""Credentials come from the environment or a secret, and never show."""
+
+from __future__ import annotations
+
+import pytest
+
+from hypertier.errors import ConfigError, TierUnavailableError
+from hypertier.tier.credentials import Credentials, SecretCredentials, credential_source, parse_secret
+
+ARN = "arn:aws:secretsmanager:us-west-2:111122223333:secret:l2-AbCdEf"
+
+
+def test_the_environment_goes_before_the_secret() -> None:
+    environ = {
+        "HYPERTIER_L2_USERNAME": "tier",
+        "HYPERTIER_L2_PASSWORD": "hunter2",
+        "HYPERTIER_L2_SECRET_ARN": ARN,
+    }
+
+    assert credential_source(environ).get() == Credentials("hunter2", "tier")
+
+
+def test_without_any_setting_there_are_none() -> None:
+    assert credential_source({}).get() is None
+
+
+def test_a_secret_is_not_fetched_before_it_is_needed() -> None:
+    source = credential_source({"HYPERTIER_L2_SECRET_ARN": ARN})
+
+    assert isinstance(source, SecretCredentials)
+
+
+@pytest.mark.parametrize(
+    ("environ", "setting"),
+    [
+        ({"HYPERTIER_L2_USERNAME": "tier"}, "HYPERTIER_L2_PASSWORD"),
+        ({"HYPERTIER_L2_SECRET_ARN": "l2-secret"}, "HYPERTIER_L2_SECRET_ARN"),
+        ({"HYPERTIER_L2_SECRET_ARN": "arn:aws:s3:::bucket"}, "HYPERTIER_L2_SECRET_ARN"),
+    ],
+    ids=["no password", "no arn", "another service"],
+)
+def test_what_cannot_work_is_one_clear_error(environ: dict[str, str], setting: str) -> None:
+    with pytest.raises(ConfigError, match=setting):
+        credential_source(environ)
+
+
+def test_a_secret_is_fetched_once_and_again_after_a_refusal() -> None:
+    fetched: list[str] = []
+
+    def fetch(arn: str) -> str:
+        fetched.append(arn)
+        return f'{{"username": "tier", "password": "p{len(fetched)}"}}'
+
+    source = SecretCredentials(ARN, fetch)
+    first = [source.get(), source.get()]
+    source.forget()
+
+    assert first == [Credentials("p1", "tier")] * 2
+    assert source.get() == Credentials("p2", "tier")
+    assert fetched == [ARN, ARN]
+
+
+@pytest.mark.parametrize("text", ["hunter2", "[]", '{"username": "hunter2"}', '{"password": 7}', "{hunter2"])
+def test_a_secret_of_another_form_is_refused_without_showing_it(text: str) -> None:
+    with pytest.raises(TierUnavailableError) as refused:
+        parse_secret(text)
+
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_password_is_not_in_the_repr() -> None:
+    assert "hunter2" not in repr(Credentials("hunter2", "tier"))

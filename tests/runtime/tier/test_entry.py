@@ -1,0 +1,56 @@
+"""A stored value that is not exactly the chunk asked for is told apart, however it came to be so."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hypertier.tier.entry import HEADER_BYTES, Flaw, header_flaw, payload_flaw, seal
+
+NAMESPACE, OTHER_NAMESPACE = b"n" * 16, b"m" * 16
+KEY, OTHER_KEY = b"k" * 36, b"l" * 36
+
+
+def flaw(header: bytes, payload: bytes, num_stripes: int = 2) -> Flaw | None:
+    return header_flaw(header, NAMESPACE, KEY, len(payload), num_stripes) or payload_flaw(
+        header, memoryview(payload)
+    )
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=1, max_size=500), st.integers(min_value=0))
+def test_any_flipped_bit_is_found(payload: bytes, position: int) -> None:
+    value = bytearray(seal(NAMESPACE, KEY, memoryview(payload), 2) + payload)
+    position %= 8 * len(value)
+    value[position // 8] ^= 1 << position % 8
+
+    found = flaw(bytes(value[:HEADER_BYTES]), bytes(value[HEADER_BYTES:]))
+
+    assert found is not None
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=500))
+def test_what_was_sealed_is_flawless(payload: bytes) -> None:
+    header = seal(NAMESPACE, KEY, memoryview(payload), 2)
+
+    assert len(header) == HEADER_BYTES
+    assert flaw(header, payload) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (seal(OTHER_NAMESPACE, KEY, memoryview(b"payload"), 2), Flaw.NAMESPACE),
+        (seal(NAMESPACE, OTHER_KEY, memoryview(b"payload"), 2), Flaw.KEY),
+        (seal(NAMESPACE, KEY, memoryview(b"payloads"), 2), Flaw.LENGTH),
+        (seal(NAMESPACE, KEY, memoryview(b"payload"), 3), Flaw.LENGTH),
+        (seal(NAMESPACE, KEY, memoryview(b"PAYLOAD"), 2), Flaw.PAYLOAD),
+        (bytes(HEADER_BYTES), Flaw.FOREIGN),
+        (b"HTKV", Flaw.FOREIGN),
+    ],
+    ids=["namespace", "swapped", "length", "stripes", "payload", "zeros", "cut off"],
+)
+def test_each_lie_has_its_name(header: bytes, expected: Flaw) -> None:
+    assert flaw(header, b"payload") is expected

@@ -1,0 +1,156 @@
+"""Lookups end: by an answer, by the deadline, or by what a load showed."""
+
+from __future__ import annotations
+
+from fakes_tier import FakeClock, eventually
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hypertier.tier.lookups import Prober, Verdicts
+from hypertier.tier.metrics import Counters
+
+A, B = b"a", b"b"
+
+
+def verdicts(clock: FakeClock, capacity: int = 100) -> Verdicts:
+    return Verdicts(0.2, Counters(), clock, hit_seconds=30, miss_seconds=2, capacity=capacity)
+
+
+def test_a_new_key_is_unknown_and_goes_into_the_batch_once() -> None:
+    table = verdicts(FakeClock())
+
+    answers = [table.ask("r1", A), table.ask("r2", A), table.ask("r1", B)]
+
+    assert answers == [None, None, None]
+    assert table.take_batch() == [A, B]
+    assert table.take_batch() == []
+
+
+def test_an_answer_serves_all_requests() -> None:
+    table = verdicts(FakeClock())
+    table.ask("r1", A)
+
+    table.resolve(A, True)
+
+    assert table.ask("r1", A) is True
+    assert table.ask("r2", A) is True
+    assert table.is_known_present(A)
+
+
+def test_past_the_deadline_a_lookup_is_a_miss_and_stays_one_for_its_request() -> None:
+    clock = FakeClock()
+    table = verdicts(clock)
+    table.ask("r1", A)
+    clock.advance(0.19)
+    before = table.ask("r1", A)
+    clock.advance(0.01)
+
+    after = table.ask("r1", A)
+    table.resolve(A, True)
+
+    assert (before, after) == (None, False)
+    assert table.ask("r1", A) is False
+    assert table.ask("r2", A) is True
+
+
+def test_while_an_answer_is_overdue_further_requests_do_not_wait() -> None:
+    clock = FakeClock()
+    table = verdicts(clock)
+    table.ask("r1", A)
+    clock.advance(0.2)
+
+    assert table.ask("r2", A) is False
+
+
+def test_a_failed_load_makes_a_hit_a_miss() -> None:
+    table = verdicts(FakeClock())
+    table.ask("r1", A)
+    table.resolve(A, True)
+    table.ask("r1", A)
+
+    table.resolve(A, False)
+
+    assert table.ask("r1", A) is False
+    assert not table.is_known_present(A)
+
+
+def test_verdicts_age_and_are_asked_for_again() -> None:
+    clock = FakeClock()
+    table = verdicts(clock)
+    table.resolve(A, True)
+    table.resolve(B, False)
+    clock.advance(2)
+    after_two = [table.ask("r", A), table.ask("r", B)]
+    clock.advance(28)
+
+    assert after_two == [True, None]
+    assert table.ask("r", A) is None
+    assert table.take_batch() == [B, A]
+
+
+def test_a_finished_request_may_ask_anew_under_its_name() -> None:
+    table = verdicts(FakeClock())
+    table.refuse("r", A)
+    refused = table.ask("r", A)
+
+    table.forget_request("r")
+
+    assert (refused, table.ask("r", A)) == (False, None)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ask", "hit", "miss", "wait", "finish", "flush"]),
+            st.sampled_from(["r1", "r2"]),
+            st.integers(0, 30),
+        ),
+        max_size=120,
+    ),
+    st.sampled_from([8, 64]),
+)
+def test_memory_is_bounded_and_no_request_is_put_off_beyond_the_deadline(
+    steps: list[tuple[str, str, int]],
+    capacity: int,
+) -> None:
+    clock = FakeClock()
+    table = verdicts(clock, capacity)
+    waits_since: dict[tuple[str, bytes], float] = {}
+
+    for what, request, number in steps:
+        key = b"%d" % number
+        if what == "ask":
+            answer = table.ask(request, key)
+            if answer is None:
+                since = waits_since.setdefault((request, key), clock.now)
+                assert capacity == 8 or clock.now - since < 0.2
+            else:
+                waits_since.pop((request, key), None)
+        elif what in ("hit", "miss"):
+            table.resolve(key, what == "hit")
+            waits_since.clear()
+        elif what == "wait":
+            clock.advance(number / 100)
+        elif what == "finish":
+            table.forget_request(request)
+            waits_since.clear()
+        else:
+            table.take_batch()
+        assert len(table) <= capacity
+
+
+def test_the_prober_answers_batches_in_order() -> None:
+    prober = Prober(lambda keys: [key == A for key in keys])
+    answers: list[tuple[bytes, bool]] = []
+
+    prober.submit([A, B])
+    prober.submit([B])
+
+    def collected() -> bool:
+        answers.extend(prober.take_answers())
+        return len(answers) == 3
+
+    assert eventually(collected)
+    assert answers == [(A, True), (B, False), (B, False)]
+    prober.close(20)
