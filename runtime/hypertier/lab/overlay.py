@@ -14,6 +14,7 @@ from hypertier.lab.arguments import Option, edit_json
 
 MIB = 2**20
 SECRET = "***"
+SHOWN_CHARACTERS = 30
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ def table(differences: Sequence[Difference]) -> list[str]:
     rows = [("setting", "in the manifest", "here", "why")]
     for difference in differences:
         row = (
-            difference.setting,
+            shown_setting(difference.setting),
             shown(difference.rendered),
             shown(difference.here),
             difference.why,
@@ -307,8 +308,16 @@ def table(differences: Sequence[Difference]) -> list[str]:
     return lines
 
 
+def shown_setting(setting: str) -> str:
+    """A setting in the table: of a member of an option's JSON, the option and the last name."""
+    option, *path = setting.split(".")
+    return f"{option} ...{path[-1]}" if path else setting
+
+
 def shown(value: str | None) -> str:
     """A value in the table: a dash where it is not set, `on` for a flag, cut where it is long."""
     if value is None:
         return "-"
-    return "on" if value == "" else value if len(value) <= 36 else value[:33] + "..."
+    if value == "":
+        return "on"
+    return value if len(value) <= SHOWN_CHARACTERS else f"...{value[3 - SHOWN_CHARACTERS :]}"

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hypertier.lab.arguments import Option
+from hypertier.lab.overlay import ENGINE, ROUTER, Difference, Overlay, Place, Rule, lay_over_options, table
+
+PLACE = Place(port=1234)
+SOME_RULES = Overlay(
+    options=(
+        Rule("--port", "{port}", "one machine"),
+        Rule("--gpus", None, "no GPU", only_if_set=True),
+        Rule("--eager", "", "no graphs"),
+    ),
+    kept_options=frozenset({"--seed"}),
+    env=(),
+    kept_env=frozenset(),
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from([Option("--port", ("80",)), Option("--gpus", ("8",)), Option("--seed", ("1",))]))
+)
+def test_laying_over_twice_changes_nothing_more(options: list[Option]) -> None:
+    once, _ = lay_over_options(SOME_RULES, options, PLACE, "c")
+
+    twice, differences = lay_over_options(SOME_RULES, once, PLACE, "c")
+
+    assert (twice, differences) == (once, [])
+
+
+def test_every_difference_is_told() -> None:
+    given_options = [Option("--gpus", ("8",)), Option("--port", ("80",)), Option("--seed", ("1",))]
+
+    options, differences = lay_over_options(SOME_RULES, given_options, PLACE, "c")
+
+    assert options == (Option("--port", ("1234",)), Option("--seed", ("1",)), Option("--eager"))
+    assert differences == [
+        Difference("--port", "80", "1234", "one machine"),
+        Difference("--gpus", "8", None, "no GPU"),
+        Difference("--eager", None, "", "no graphs"),
+    ]
+
+
+def test_a_setting_is_ruled_once_and_not_kept_as_well() -> None:
+    for overlay in (ENGINE, ROUTER):
+        for rules, kept in ((overlay.options, overlay.kept_options), (overlay.env, overlay.kept_env)):
+            settings_ = [rule.setting for rule in rules]
+
+            assert len(settings_) == len(set(settings_))
+            assert not kept & set(settings_)
+
+
+def test_the_table_has_one_line_for_equal_differences() -> None:
+    difference = Difference("--x.a.b", "1", None, "why not")
+
+    assert table([difference, difference]) == [
+        "setting   in the manifest  here  why",
+        "--------  ---------------  ----  ---",
+        "--x ...b  1                -     why not",
+    ]
