@@ -1,0 +1,225 @@
+"""The lab itself: brings up what the charts rendered, restarts engines, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from hypertier.errors import ConfigError, LabError, MissingPackageError
+from hypertier.lab.engine_env import find_engine_python
+from hypertier.lab.model import build_model
+from hypertier.lab.overlay import table
+from hypertier.lab.plan import LabPlan, LabSettings, check_settings, describe, l1_bytes_for, plan_lab
+from hypertier.lab.process_spec import ProcessSpec
+from hypertier.lab.processes import Processes, ProcessRecord, free_ports, is_alive
+from hypertier.lab.state import LAB_DIRECTORY, LabState, forget_state, load_state, save_state
+from hypertier.lab.translate import read_endpoint
+from hypertier.lab.valkey import find_server, valkey_process
+from hypertier.spec.deployment import load_deployment
+from hypertier.tier.preflight import Host, sweep_regions
+
+RENDERER_GROUP = "hypertier.renderer"
+START_SECONDS = 600.0
+SIMULATED = (
+    "SIMULATED ENGINE: no model computes here. Text and prefill times are made up; the prefix cache, L1, L2 "
+    "and the router are real."
+)
+Say = Callable[[str], None]
+
+
+class Lab:
+    """The processes of one endpoint. Tells what it does through `say`.
+
+    As a context manager it is up inside and down afterwards, whatever happens.
+    """
+
+    def __init__(
+        self, plan: LabPlan, engine: str, valkey: ProcessSpec | None, directory: Path, say: Say
+    ) -> None:
+        self.plan = plan
+        self._valkey = valkey
+        self._directory = directory
+        self._say = say
+        self._processes = Processes(directory)
+        self._state = LabState(engine, plan.model_name, plan.router_url, plan.replica_urls)
+
+    @property
+    def records(self) -> tuple[ProcessRecord, ...]:
+        """What was started and not stopped again."""
+        return self._state.processes
+
+    def __enter__(self) -> Lab:
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.down()
+
+    def up(self) -> None:
+        """Start everything, and return when the router answers.
+
+        Raises:
+            LabError: this lab is up already, or a process did not start.
+        """
+        state = load_state(self._directory)
+        if state is not None and any(is_alive(record) for record in state.processes):
+            raise LabError(
+                f"this lab is up already, at {state.router_url}; end it with: hypertier lab down FILE"
+            )
+        if self._valkey is not None:
+            self._start([self._valkey])
+        self.start_engines()
+        self._start([self.plan.router])
+
+    def start_engines(self) -> None:
+        """Start all engines at once and wait for them."""
+        self._start(self.plan.engines)
+
+    def stop_engines(self) -> None:
+        """End all engines; L1 goes with them, L2 stays."""
+        self.stop([record for record in self.records if record.name.startswith("engine-")])
+
+    def stop(self, records: Sequence[ProcessRecord]) -> None:
+        """End processes of this lab."""
+        self._processes.stop(records)
+        self._keep(tuple(record for record in self.records if record not in records))
+        sweep(self._state.engine)
+
+    def record(self, name: str) -> ProcessRecord:
+        """The running process of this name, such as `engine-0`, `router` or `valkey`."""
+        for record in self.records:
+            if record.name == name:
+                return record
+        raise LabError(f"{name} does not run in this lab")
+
+    def crashed(self) -> list[ProcessRecord]:
+        """The processes that ended by themselves."""
+        return [record for record in self.records if not self._processes.is_running(record)]
+
+    def down(self) -> None:
+        """End everything, the router first."""
+        router = [record for record in self.records if record.name == "router"]
+        self._processes.stop(router)
+        self._processes.stop([record for record in self.records if record not in router])
+        self._keep(())
+        sweep(self._state.engine)
+        forget_state(self._directory)
+
+    def _start(self, specs: Sequence[ProcessSpec]) -> None:
+        started = []
+        for spec in specs:
+            record = self._processes.start(spec)
+            started.append(record)
+            self._keep((*self.records, record))
+            self._say(f"{spec.name} starts (process {record.pid}, log {record.log})")
+        self._processes.wait_ready(
+            started,
+            START_SECONDS,
+            lambda record, seconds: self._say(f"{record.name} is ready after {seconds:.0f} s"),
+            lambda waiting, seconds: self._say(
+                f"waiting for {', '.join(record.name for record in waiting)} ({seconds:.0f} s)"
+            ),
+        )
+
+    def _keep(self, records: tuple[ProcessRecord, ...]) -> None:
+        self._state = replace(self._state, processes=records)
+        save_state(self._directory, self._state)
+
+
+def prepare_lab(objects: Sequence[Mapping[str, Any]], name: str, engine: str, replicas: int, say: Say) -> Lab:
+    """Plan a lab for rendered objects; nothing is started yet. Tells what differs from the manifests.
+
+    Raises:
+        HypertierError: something rendered that is not understood, or something that is missing here.
+    """
+    check_settings(engine, replicas)
+    directory = lab_directory(name)
+    endpoint = read_endpoint(objects)
+    model_directory = (directory / "model").absolute()
+    settings = LabSettings(
+        engine=engine,
+        replicas=replicas,
+        ports=tuple(free_ports(3 + replicas)),
+        model_directory=model_directory,
+        engine_command=engine_command(engine),
+        router_command=(str(Path(sys.executable).with_name("hypertier")),),
+        l1_bytes=l1_bytes(replicas),
+        l2_password=secrets.token_urlsafe(24),
+    )
+    plan = plan_lab(endpoint, settings, os.environ)
+    valkey = None
+    if plan.l2_port is not None:
+        valkey = valkey_process(find_server(os.environ), plan.l2_port, settings.l2_password, os.environ)
+    for line in describe(plan, table(plan.differences)):
+        say(line)
+    if engine == "simulated":
+        say(SIMULATED)
+    elif not (model_directory / "model.safetensors").is_file():
+        say(f"making a small Llama in {model_directory}")
+        build_model(model_directory)
+    return Lab(plan, engine, valkey, directory, say)
+
+
+def engine_command(engine: str) -> tuple[str, ...]:
+    """What runs `serve MODEL ...` here."""
+    if engine == "simulated":
+        return (sys.executable, "-m", "hypertier.lab.simulated")
+    return (str(find_engine_python(os.environ, Path.cwd())), "-m", "hypertier.tier.launch")
+
+
+def l1_bytes(replicas: int) -> int:
+    """L1 of each replica, by what is free in shared memory."""
+    shm = Host().shm
+    return l1_bytes_for(shutil.disk_usage(shm).free if shm.is_dir() else 2**30, replicas)
+
+
+def lab_directory(name: str) -> Path:
+    """Where a lab keeps its logs, model and state."""
+    return LAB_DIRECTORY / name
+
+
+def render_file(path: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Render a deployment file by the installed renderer; returns the deployment's name and the objects.
+
+    Raises:
+        HypertierError: the file does not work, or no renderer is installed.
+    """
+    deployment = load_deployment(path)
+    if deployment.serving != "selfhosted":
+        raise ConfigError(
+            "serving", deployment.serving, "selfhosted: the lab runs pods that our charts render, not AWS's"
+        )
+    renderers = entry_points(group=RENDERER_GROUP)
+    if not renderers:
+        raise MissingPackageError("hypertier lab", "cdk8s", "cdk")
+    render = next(iter(renderers)).load()
+    return deployment.name, list(render(deployment))
+
+
+def stop_lab(directory: Path) -> int:
+    """End the lab whose state is in `directory`; returns how many processes were still there."""
+    state = load_state(directory)
+    if state is None:
+        return 0
+    alive = [record for record in state.processes if is_alive(record)]
+    Processes(directory).stop(state.processes)
+    sweep(state.engine)
+    forget_state(directory)
+    return len(alive)
+
+
+def sweep(engine: str) -> None:
+    """Remove the memory regions of engines that are gone: vLLM leaves them behind."""
+    if engine == "vllm" and Host().shm.is_dir():
+        sweep_regions(Host())

@@ -1,0 +1,93 @@
+"""What an engine's /metrics say about one request: where its cached tokens came from."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from hypertier.errors import LabError
+
+CACHED_BY_SOURCE = "vllm:prompt_tokens_cached_by_source_total"
+TTFT = "vllm:time_to_first_token_seconds"
+L2_WRITE_BYTES = "hypertier_l2_write_bytes_total"
+TIER_NAMES = {"device": "GPU", "host": "L1", "disk": "L2"}  # vLLM's sources, and what we call them
+
+_SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})? (\S+)")
+_LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True)
+class EngineCounts:
+    """An engine's counters at one moment, summed over everything but the source."""
+
+    cached_tokens: Mapping[str, float]
+    ttft_seconds: float
+    num_answers: float
+    l2_write_bytes: float
+
+    def since(self, before: EngineCounts) -> EngineCounts:
+        """What was counted after `before`."""
+        return EngineCounts(
+            {
+                source: count - before.cached_tokens.get(source, 0)
+                for source, count in self.cached_tokens.items()
+            },
+            self.ttft_seconds - before.ttft_seconds,
+            self.num_answers - before.num_answers,
+            self.l2_write_bytes - before.l2_write_bytes,
+        )
+
+    @property
+    def hit_source(self) -> str:
+        """`none`, or the tiers that tokens came from: `GPU`, `L1`, `L2`, or several with a plus."""
+        names = [TIER_NAMES.get(s, s) for s, count in self.cached_tokens.items() if count > 0]
+        return "+".join(sorted(names)) or "none"
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Tokens that were not computed."""
+        return int(sum(self.cached_tokens.values()))
+
+
+def parse_counts(text: str) -> EngineCounts:
+    """Read what is needed out of an answer in Prometheus's text format."""
+    cached: dict[str, float] = {}
+    sums = {f"{TTFT}_sum": 0.0, f"{TTFT}_count": 0.0, L2_WRITE_BYTES: 0.0}
+    for name, labels, value in samples(text):
+        if name == CACHED_BY_SOURCE:
+            source = labels.get("source", "")
+            cached[source] = cached.get(source, 0.0) + value
+        elif name in sums:
+            sums[name] += value
+    return EngineCounts(cached, sums[f"{TTFT}_sum"], sums[f"{TTFT}_count"], sums[L2_WRITE_BYTES])
+
+
+def samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield name, labels and value of every sample."""
+    for line in text.splitlines():
+        match = _SAMPLE.match(line)
+        if match:
+            yield match[1], dict(_LABEL.findall(match[2] or "")), float(match[3])
+
+
+def read_counts(url: str) -> EngineCounts:
+    """Scrape an engine at `http://HOST:PORT`.
+
+    Raises:
+        LabError: it did not answer.
+    """
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    try:
+        connection.request("GET", "/metrics")
+        response = connection.getresponse()
+        if response.status != 200:
+            raise LabError(f"{url}/metrics answered {response.status}")
+        return parse_counts(response.read().decode())
+    except (OSError, http.client.HTTPException) as error:
+        raise LabError(f"{url}/metrics did not answer: {type(error).__name__}: {error}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,151 @@
+"""What the lab is going to start for a rendered endpoint. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypertier.errors import ConfigError
+from hypertier.lab.overlay import MIB, Difference, Place
+from hypertier.lab.process_spec import ProcessSpec
+from hypertier.lab.translate import (
+    RenderedEndpoint,
+    engine_process,
+    router_process,
+    served_model_name,
+)
+
+ENGINES = ("vllm", "simulated")
+MAX_REPLICAS = 8
+LARGEST_L1_BYTES = 128 * MIB
+SMALLEST_L1_BYTES = 16 * MIB
+BASE_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True)
+class LabSettings:
+    """What is asked of the lab: which engine, how many replicas of it, and the ports of 127.0.0.1 to use.
+
+    `ports` are one for the router, one for Valkey, one for the router's metrics, and one per replica.
+    """
+
+    engine: str
+    replicas: int
+    ports: tuple[int, ...]
+    model_directory: Path
+    engine_command: tuple[str, ...]
+    router_command: tuple[str, ...]
+    l1_bytes: int = LARGEST_L1_BYTES
+    l2_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class LabPlan:
+    """The processes, in the order in which they start, and what differs from the manifests."""
+
+    model_name: str
+    l2_port: int | None
+    engines: tuple[ProcessSpec, ...]
+    router: ProcessSpec
+    router_url: str
+    replica_urls: tuple[str, ...]
+    differences: tuple[Difference, ...]
+    left_out: tuple[str, ...]
+
+
+def check_settings(engine: str, replicas: int) -> None:
+    """Refuse an engine that does not exist and a number of replicas that cannot work.
+
+    Raises:
+        ConfigError: names the flag.
+    """
+    if engine not in ENGINES:
+        raise ConfigError("--engine", engine, f"one of {', '.join(ENGINES)}")
+    if not 1 <= replicas <= MAX_REPLICAS:
+        raise ConfigError(
+            "--replicas", replicas, f"1 to {MAX_REPLICAS}: each is a process with a model of its own"
+        )
+
+
+def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping[str, str]) -> LabPlan:
+    """Translate the endpoint.
+
+    Raises:
+        ConfigError: something rendered that the overlay does not understand.
+    """
+    router_port, l2_port, metrics_port, *engine_ports = settings.ports
+    base_env = {name: environ[name] for name in BASE_ENVIRONMENT if name in environ}
+    has_l2 = "HYPERTIER_L2_URL" in endpoint.engine.env
+    model_name = served_model_name(endpoint.engine)
+    replica_urls = tuple(f"http://127.0.0.1:{port}" for port in engine_ports[: settings.replicas])
+    engines = []
+    differences: list[Difference] = []
+    if endpoint.engine.replicas != settings.replicas:
+        differences.append(
+            Difference(
+                "replicas",
+                str(endpoint.engine.replicas),
+                str(settings.replicas),
+                "enough to see one replica load what another computed",
+            )
+        )
+    for number, port in enumerate(engine_ports[: settings.replicas]):
+        place = Place(
+            port=port,
+            model_directory=str(settings.model_directory),
+            served_model_name=model_name,
+            l1_bytes=settings.l1_bytes,
+            l2_port=l2_port,
+            l2_password=settings.l2_password,
+        )
+        spec, changes = engine_process(
+            endpoint.engine, place, f"engine-{number}", settings.engine_command, base_env
+        )
+        engines.append(spec)
+        differences += changes if number == 0 else [c for c in changes if c not in differences]
+    router, changes = router_process(
+        endpoint.router,
+        Place(port=router_port, replica_urls=replica_urls, metrics_port=metrics_port),
+        settings.router_command,
+        base_env,
+    )
+    if endpoint.router.replicas != 1:
+        differences.append(
+            Difference("router replicas", str(endpoint.router.replicas), "1", "one client needs one router")
+        )
+    return LabPlan(
+        model_name=model_name,
+        l2_port=l2_port if has_l2 else None,
+        engines=tuple(engines),
+        router=router,
+        router_url=f"http://127.0.0.1:{router_port}",
+        replica_urls=replica_urls,
+        differences=(*differences, *changes),
+        left_out=endpoint.left_out,
+    )
+
+
+def l1_bytes_for(free_shm_bytes: int, replicas: int) -> int:
+    """L1 of each replica such that all fit into half of the shared memory that is free, whole MiB.
+
+    Raises:
+        ConfigError: too little is free.
+    """
+    share = free_shm_bytes // 2 // replicas // MIB * MIB
+    if share < SMALLEST_L1_BYTES:
+        raise ConfigError(
+            "/dev/shm",
+            f"{free_shm_bytes // MIB} MiB free",
+            f"{2 * replicas * SMALLEST_L1_BYTES // MIB} MiB or more for the L1 of {replicas} replicas: "
+            "in a container, start it with --shm-size 1g",
+        )
+    return min(share, LARGEST_L1_BYTES)
+
+
+def describe(plan: LabPlan, table: Sequence[str]) -> list[str]:
+    """What is said before anything starts."""
+    lines = ["What the charts rendered runs here as processes. What differs, and why:", "", *table, ""]
+    if plan.left_out:
+        lines.append(f"Left out: {', '.join(plan.left_out)} (no CloudWatch here)")
+    return lines
