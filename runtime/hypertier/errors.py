@@ -5,6 +5,8 @@ HypertierError                 anything below; the command line prints it and ex
 ├── ManifestError              a file that cannot be read as what it claims to be
 ├── MissingPackageError        an optional part of hypertier is not installed
 ├── LabError                   a process of the lab did not do its work
+├── ScrapeError                a replica's /metrics could not be read; the exporter counts it
+├── PublishError               CloudWatch did not take the data; the exporter counts it
 └── TierError                  L2 did not answer as it should; becomes a miss in `tier.tier`
     ├── TierUnavailableError   no connection, a time-out, or a refusal
     └── TierProtocolError      an answer that the protocol does not allow
@@ -43,13 +45,23 @@ class MissingPackageError(HypertierError):
     """An optional part is not installed: names what needs it and the command that installs it."""
 
     def __init__(self, needed_by: str, package: str, extra: str) -> None:
-        super().__init__(f"{needed_by} needs the package {package}; install it with: pip install 'hypertier[{extra}]'")
+        super().__init__(
+            f"{needed_by} needs the package {package}; install it with: pip install 'hypertier[{extra}]'"
+        )
         self.package = package
         self.extra = extra
 
 
 class LabError(HypertierError):
     """A process of the lab did not do its work: names it, what happened, and where its log is."""
+
+
+class ScrapeError(HypertierError):
+    """A replica's /metrics could not be read. Reads on from the replica's name: "... answered with 500"."""
+
+
+class PublishError(HypertierError):
+    """CloudWatch did not take the data points: says how many, and why."""
 
 
 class TierError(HypertierError):
