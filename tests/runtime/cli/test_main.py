@@ -1,0 +1,72 @@
+"""The command line's entry: what it lists, what it imports, how it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hypertier.cli import main
+from hypertier.errors import ConfigError
+
+CLI_FOLDER = Path(main.__file__).parent
+
+
+def test_help_lists_every_command_that_has_a_module() -> None:
+    modules = {file.stem for file in CLI_FOLDER.glob("*.py")} & set(main.SUMMARIES)
+
+    result = CliRunner().invoke(main.cli, ["--help"])
+
+    assert result.exit_code == 0
+    assert {
+        line.split()[0] for line in result.output.partition("Commands:")[2].splitlines() if line.strip()
+    } >= modules
+
+
+def test_every_listed_command_shows_help_with_an_example() -> None:
+    names = [name for name in main.SUMMARIES if (CLI_FOLDER / f"{name}.py").exists()]
+
+    without = [
+        name for name in names if "Example" not in CliRunner().invoke(main.cli, [name, "--help"]).output
+    ]
+
+    assert not without
+
+
+def test_a_command_that_does_not_exist_is_refused_by_name() -> None:
+    result = CliRunner().invoke(main.cli, ["lnit"])
+
+    assert result.exit_code == 2
+    assert "lnit" in result.output
+
+
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys\n"
+        "from hypertier.cli.main import cli\n"
+        "cli(['--help'], standalone_mode=False)\n"
+        "loaded = {name for name in sys.modules if name.startswith('hypertier.cli.')}\n"
+        "print(loaded - {'hypertier.cli.main'})"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_an_error_of_ours_is_one_message_and_exit_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise ConfigError("num_nodes", 1, "2 or more")
+
+    monkeypatch.setattr(main, "cli", fail)
+
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "hypertier: num_nodes is 1; expected 2 or more\n"
