@@ -1,0 +1,162 @@
+"""`hypertier router`: the router in front of an endpoint's replicas."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from hypertier.router.app import Router
+
+MIB = 1024 * 1024
+
+
+@click.command(
+    "router",
+    epilog="Example: hypertier router --listen 0.0.0.0:8000 --replica http://10.0.0.5:8000 "
+    "--replica http://10.0.0.6:8000",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:8000",
+    show_default=True,
+    help="HOST:PORT for clients; port 0 is a free one.",
+)
+@click.option("--metrics-port", type=int, help="Serve /metrics on this port instead of the clients' one.")
+@click.option(
+    "--strategy",
+    default="prefixaware",
+    show_default=True,
+    help="How a replica is chosen: roundrobin, prefixaware or session, as in routingStrategy.",
+)
+@click.option(
+    "--replica", "replicas", multiple=True, metavar="URL", help="http://HOST:PORT of an engine; repeatable."
+)
+@click.option(
+    "--discover",
+    metavar="dns://HOST:PORT",
+    help="Every address of HOST is an engine on PORT (headless Service).",
+)
+@click.option(
+    "--session-key",
+    default="x-session-id",
+    show_default=True,
+    help="Request header, or string field of the body, that names a session; for --strategy session.",
+)
+@click.option(
+    "--explain", is_flag=True, help="Add x-hypertier-replica, -reason and -matched-bytes to answers."
+)
+@click.option(
+    "--retries",
+    default=2,
+    show_default=True,
+    help="Further replicas to try when one takes a request and fails before the first byte of its answer.",
+)
+@click.option(
+    "--max-body-bytes", default=64 * MIB, show_default=True, help="Largest request body; larger ones get 413."
+)
+@click.option(
+    "--max-head-bytes",
+    default=64 * 1024,
+    show_default=True,
+    help="Largest request head; larger ones get 431.",
+)
+@click.option(
+    "--max-buffered-bytes",
+    default=1024 * MIB,
+    show_default=True,
+    help="Request bodies held at once, all clients together; beyond it requests get 503.",
+)
+@click.option("--index-bytes", default=128 * MIB, show_default=True, help="Memory of the prefix index.")
+@click.option(
+    "--drain-seconds", default=30.0, show_default=True, help="After SIGTERM, time for requests in flight."
+)
+@click.option(
+    "--lameduck-seconds",
+    default=0.0,
+    show_default=True,
+    help="After SIGTERM, time in which /health says 503 and clients may still connect.",
+)
+@click.option("--connect-timeout", default=3.0, show_default=True, help="Seconds to connect to an engine.")
+@click.option(
+    "--response-timeout",
+    default=1800.0,
+    show_default=True,
+    help="Seconds an engine may be silent in a request.",
+)
+@click.option(
+    "--read-timeout", default=30.0, show_default=True, help="Seconds a client may take over a request's head."
+)
+@click.option(
+    "--idle-timeout", default=75.0, show_default=True, help="Seconds a client's connection may be idle."
+)
+@click.option(
+    "--health-interval", default=1.0, show_default=True, help="Seconds between health checks of an engine."
+)
+@click.option("--health-timeout", default=5.0, show_default=True, help="Seconds a health check may take.")
+def command(
+    listen: str,
+    metrics_port: int | None,
+    strategy: str,
+    replicas: tuple[str, ...],
+    discover: str | None,
+    session_key: str,
+    explain: bool,
+    retries: int,
+    max_body_bytes: int,
+    max_head_bytes: int,
+    max_buffered_bytes: int,
+    index_bytes: int,
+    drain_seconds: float,
+    lameduck_seconds: float,
+    connect_timeout: float,
+    response_timeout: float,
+    read_timeout: float,
+    idle_timeout: float,
+    health_interval: float,
+    health_timeout: float,
+) -> None:
+    """Serve OpenAI's API in front of engines, each request sent where its prefix is cached.
+
+    Drains on SIGTERM: /health says 503, no new connections, requests in flight finish, exit 0.
+    """
+    from hypertier.router.settings import RouterSettings
+
+    settings = RouterSettings(
+        listen=listen,
+        metrics_port=metrics_port,
+        strategy=strategy,
+        replicas=replicas,
+        discover=discover,
+        session_key=session_key,
+        explain=explain,
+        retries=retries,
+        max_body_bytes=max_body_bytes,
+        max_head_bytes=max_head_bytes,
+        max_buffered_bytes=max_buffered_bytes,
+        index_bytes=index_bytes,
+        drain_seconds=drain_seconds,
+        lameduck_seconds=lameduck_seconds,
+        connect_timeout_seconds=connect_timeout,
+        response_timeout_seconds=response_timeout,
+        read_timeout_seconds=read_timeout,
+        idle_timeout_seconds=idle_timeout,
+        health_interval_seconds=health_interval,
+        health_timeout_seconds=health_timeout,
+    )
+    try:
+        from hypertier.router.app import run
+    except ModuleNotFoundError as error:
+        from hypertier.errors import MissingPackageError
+
+        raise MissingPackageError("hypertier router", str(error.name), "router") from error
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    run(settings, started=_say_plan)
+
+
+def _say_plan(router: Router) -> None:
+    host = router.settings.address.host
+    healthy = len(router.replicas.healthy)
+    click.echo(f"router on http://{host}:{router.port}: {router.settings.plan()}; {healthy} healthy now")

@@ -1,0 +1,254 @@
+"""One client's connection: requests in their order, each answered before the next is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+from hypertier.router.openai import Refusal, error_response
+from hypertier.router.proxy import Exchange
+from hypertier.router.wire import BodyBudget, Request, RequestReader
+
+# What a client may send ahead while its request is answered; more is left in the kernel.
+MAX_AHEAD_BYTES = 64 * 1024
+# After a refusal, what is still on its way is read and dropped, or the close could reach the client
+# before the answer.
+MAX_LINGER_BYTES = 4 * 1024 * 1024
+LINGER_TICKS = 3
+
+
+class Owner(Protocol):
+    """The router, as a connection sees it."""
+
+    max_head_bytes: int
+    max_body_bytes: int
+    budget: BodyBudget
+
+    @property
+    def tick(self) -> int:
+        """Seconds, counted."""
+        ...
+
+    @property
+    def draining(self) -> bool:
+        """Connections end with the answer in hand."""
+        ...
+
+    def opened(self, connection: ClientConnection) -> None:
+        """A client connected."""
+        ...
+
+    def closed(self, connection: ClientConnection) -> None:
+        """A client is gone."""
+        ...
+
+    def handle(self, connection: ClientConnection, request: Request) -> None:
+        """Answer, now or later, with `write` and `finish`, `refuse` or `truncate`."""
+        ...
+
+    def refused(self, refusal: Refusal) -> None:
+        """The connection answered this itself; for the count."""
+        ...
+
+
+class ClientConnection(asyncio.Protocol):
+    """Reads requests, hands them to its owner one by one, and writes what comes back.
+
+    A client that goes away takes its request with it. One that does not read is not written to; one that
+    sends ahead is not read from.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self.exchange: Exchange | None = None
+        self._owner = owner
+        self._reader = RequestReader(
+            max_head_bytes=owner.max_head_bytes, max_body_bytes=owner.max_body_bytes, budget=owner.budget
+        )
+        self._transport: asyncio.Transport | None = None
+        self._request: Request | None = None
+        self._request_id = b""
+        self._ahead = bytearray()
+        self._reading_paused = False
+        self._writing_paused = False
+        self._serving = False
+        self._lingering_since: int | None = None
+        self._lingered_bytes = 0
+        self._last_tick = owner.tick
+        self._message_tick = owner.tick
+
+    @property
+    def idle(self) -> bool:
+        """No request is being read or answered."""
+        return self._request is None and not self._reader.started and not self._ahead
+
+    @property
+    def closes(self) -> bool:
+        """The answer in hand is the connection's last."""
+        return self._owner.draining or (self._request is not None and not self._request.keep_alive)
+
+    # The answer's side, see `proxy.Client`.
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of the answer."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def finish(self, *, keep_alive: bool) -> None:
+        """The answer is complete: close, or look at the next request."""
+        closes = self.closes or not keep_alive
+        self._end_request()
+        if closes:
+            self.close()
+        elif not self._serving:
+            self._serve()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer the request in hand with an error; the connection lives on."""
+        is_head = self._request is not None and self._request.method == b"HEAD"
+        self.write(
+            error_response(refusal, request_id=self._request_id, keep_alive=not self.closes, is_head=is_head)
+        )
+        self.finish(keep_alive=True)
+
+    def truncate(self) -> None:
+        """The answer broke off: reset, since a plain close would pass for the end of some answers."""
+        is_framed = self.exchange is None or not self.exchange.ends_with_connection
+        self._end_request()
+        if is_framed:
+            self.close()
+        else:
+            self.abort()
+
+    def close(self) -> None:
+        """Close once what was written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; a request in hand is cancelled."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def named(self, request_id: bytes) -> None:
+        """The id that a refusal of the request in hand carries."""
+        self._request_id = request_id
+
+    # What follows is called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._last_tick = self._owner.tick
+        if self._lingering_since is not None:
+            self._lingered_bytes += len(data)
+            if self._lingered_bytes > MAX_LINGER_BYTES:
+                self.abort()
+        elif self._request is not None or self._writing_paused:
+            self._ahead += data
+            if len(self._ahead) > MAX_AHEAD_BYTES and not self._reading_paused:
+                self._reading_paused = True
+                cast(asyncio.Transport, self._transport).pause_reading()
+        else:
+            self._feed(data)
+            self._serve()
+
+    def eof_received(self) -> bool:
+        return False  # a client that ends its side wants no answer; engines and other proxies see it so, too
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        if self.exchange is not None:
+            self.exchange.pause()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._last_tick = self._owner.tick
+        if self.exchange is not None:
+            self.exchange.resume()
+        elif not self._serving:
+            self._serve()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        exchange, self.exchange = self.exchange, None
+        self._end_request()
+        self._reader.drop()
+        self._transport = None
+        if exchange is not None:
+            exchange.cancel()
+        self._owner.closed(self)
+
+    def sweep(self, *, read_timeout: float, idle_timeout: float, response_timeout: float) -> None:
+        """Once a tick: end what has taken too long."""
+        tick = self._owner.tick
+        silent = tick - self._last_tick
+        if self._lingering_since is not None:
+            if tick - self._lingering_since > LINGER_TICKS:
+                self.abort()
+        elif self._writing_paused:
+            if silent > response_timeout:
+                self.abort()
+        elif self.exchange is not None:
+            exchange = self.exchange
+            if exchange.last_tick < 0:
+                exchange.last_tick = tick
+            elif tick - exchange.last_tick > response_timeout:
+                exchange.time_out()
+        elif self._request is None and self._reader.started:
+            head_is_late = not self._reader.in_body and tick - self._message_tick > read_timeout
+            if silent > read_timeout or head_is_late:
+                self._end_with(
+                    Refusal(408, f"the request did not arrive within {read_timeout:g} s", "read_timeout")
+                )
+        elif self._request is None and (silent > idle_timeout or self._owner.draining):
+            self.close()
+
+    def _feed(self, data: bytes) -> None:
+        was_started = self._reader.started
+        self._reader.feed(data)
+        if not was_started:
+            self._message_tick = self._owner.tick
+
+    def _serve(self) -> None:
+        self._serving = True
+        reader = self._reader
+        while self._request is None and not self._writing_paused and self._is_open():
+            if reader.ready:
+                self._request = reader.ready.popleft()
+                self._owner.handle(self, self._request)
+            elif reader.refusal is not None:
+                self._end_with(reader.refusal)
+            elif self._ahead:
+                data, self._ahead = bytes(self._ahead), bytearray()
+                self._feed(data)
+                if self._reading_paused:
+                    self._reading_paused = False
+                    cast(asyncio.Transport, self._transport).resume_reading()
+            else:
+                if reader.expects_continue:
+                    reader.expects_continue = False
+                    self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                break
+        self._serving = False
+
+    def _is_open(self) -> bool:
+        transport = self._transport
+        return transport is not None and not transport.is_closing() and self._lingering_since is None
+
+    def _end_request(self) -> None:
+        request, self._request = self._request, None
+        self.exchange = None
+        if request is not None:
+            self._owner.budget.give(len(request.body))
+
+    def _end_with(self, refusal: Refusal) -> None:
+        """Answer an error and end the connection: what follows on it can't be told apart."""
+        self._owner.refused(refusal)
+        self.write(error_response(refusal, request_id=None, keep_alive=False))
+        self._lingering_since = self._owner.tick
+        transport = cast(asyncio.Transport, self._transport)
+        if transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()

@@ -1,0 +1,120 @@
+"""Asking engines whether they are well: `GET /health` every interval, and at once on suspicion."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.settings import Address
+
+# A busy engine answers late without being dead; one that refuses or says 503 is taken at its word.
+MAX_TIMEOUTS = 3
+
+
+class Health(Enum):
+    """What one check found."""
+
+    GOOD = "good"
+    BAD = "bad"
+    REFUSED = "refused"
+    TIMEOUT = "timeout"
+
+
+async def check(address: Address, timeout_seconds: float) -> Health:
+    """One `GET /health` on a connection of its own: 200 is good, any other status bad."""
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            try:
+                writer.write(
+                    b"GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % str(address).encode()
+                )
+                status = await reader.readline()
+            finally:
+                writer.transport.abort()
+    except TimeoutError:
+        return Health.TIMEOUT
+    except OSError:
+        return Health.REFUSED
+    except ValueError:  # a first line longer than any status line
+        return Health.BAD
+    if not status:
+        return Health.REFUSED
+    return Health.GOOD if status.split(b" ")[1:2] == [b"200"] else Health.BAD
+
+
+class HealthChecks:
+    """One task a replica, for as long as it is listed; admits and ejects.
+
+    Time-outs eject after MAX_TIMEOUTS in a row, all else at once; the first good check admits.
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        *,
+        interval_seconds: float,
+        timeout_seconds: float,
+        check: Callable[[Address, float], Awaitable[Health]] = check,
+    ) -> None:
+        self._replicas = replicas
+        self._interval_seconds = interval_seconds
+        self._timeout_seconds = timeout_seconds
+        self._check = check
+        self._tasks: dict[Replica, asyncio.Task[None]] = {}
+        self._wake: dict[Replica, asyncio.Event] = {}
+        self._checked: dict[Replica, asyncio.Event] = {}
+        replicas.watch(self._follow)
+
+    def suspect(self, replica: Replica) -> None:
+        """Check it now rather than at its time."""
+        wake = self._wake.get(replica)
+        if wake is not None:
+            wake.set()
+
+    async def first_round(self) -> None:
+        """Return when each replica listed now has been checked once."""
+        await asyncio.gather(*(event.wait() for event in list(self._checked.values())))
+
+    async def stop(self) -> None:
+        """End all checks."""
+        tasks = list(self._tasks.values())
+        for replica in list(self._tasks):
+            self._forget(replica)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _follow(self, replica: Replica, reason: str) -> None:
+        if replica.state is State.NEW and replica not in self._tasks:
+            self._wake[replica] = asyncio.Event()
+            self._checked[replica] = asyncio.Event()
+            self._tasks[replica] = asyncio.get_running_loop().create_task(self._run(replica))
+        elif replica.state is State.LEAVING:
+            self._forget(replica)
+
+    def _forget(self, replica: Replica) -> None:
+        task = self._tasks.pop(replica, None)
+        self._wake.pop(replica, None)
+        checked = self._checked.pop(replica, None)
+        if task is not None:
+            task.cancel()
+        if checked is not None:
+            checked.set()
+
+    async def _run(self, replica: Replica) -> None:
+        num_timeouts = 0
+        wake, checked = self._wake[replica], self._checked[replica]
+        while True:
+            health = await self._check(replica.address, self._timeout_seconds)
+            num_timeouts = num_timeouts + 1 if health is Health.TIMEOUT else 0
+            if health is Health.GOOD:
+                self._replicas.admit(replica)
+            elif health is not Health.TIMEOUT or num_timeouts >= MAX_TIMEOUTS:
+                self._replicas.eject(replica, f"health_{health.value}")
+            checked.set()
+            try:
+                await asyncio.wait_for(wake.wait(), self._interval_seconds)
+            except TimeoutError:
+                continue
+            wake.clear()

@@ -1,0 +1,180 @@
+"""What the router reads in an OpenAI request, and the errors it answers in OpenAI's shape.
+
+A body is never parsed here: the fields are found by search, and the prompt is hashed as the bytes that
+carry it, from `"messages":` or `"prompt":` on. Two requests whose prompts begin alike therefore begin
+with the same hashes, as long as the same client wrote them; a request that spells the same prompt
+differently is a miss, never an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import xxhash
+
+if TYPE_CHECKING:
+    from hypertier.router.wire import Request
+
+# Block sizes grow with the prompt: (offset up to which the size holds, bytes of a block). Short prompts
+# get a fine grain; 256 KiB of prompt costs 129 hashes. What lies behind MAX_HASHED_BYTES is as good as
+# never shared.
+BLOCK_SIZES = ((512, 64), (4096, 256), (65536, 1024), (524288, 4096))
+MAX_HASHED_BYTES = BLOCK_SIZES[-1][0]
+
+
+def _block_ends() -> tuple[int, ...]:
+    ends: list[int] = []
+    offset = 0
+    for limit, size in BLOCK_SIZES:
+        while offset < limit:
+            offset += size
+            ends.append(offset)
+    return tuple(ends)
+
+
+BLOCK_ENDS = _block_ends()
+
+_PROMPT_KEYS = {
+    b"/v1/chat/completions": re.compile(rb'"messages"\s*:'),
+    b"/v1/completions": re.compile(rb'"prompt"\s*:'),
+    b"/v1/responses": re.compile(rb'"input"\s*:'),
+    b"/v1/messages": re.compile(rb'"messages"\s*:'),
+}
+_STRING_VALUE = re.compile(rb'\s*:\s*"([^"\\]*)"')
+_MAX_FIELD_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """What a strategy may know of a request.
+
+    `num_bytes` is the length of the prompt as sent; `block_hashes[i]` covers the model and the prompt's first
+    `BLOCK_ENDS[i]` bytes; `session` is the value of the session key, None where the client sent none.
+    """
+
+    num_bytes: int = 0
+    block_hashes: tuple[int, ...] = ()
+    session: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that the router gives itself; `param` names the request's part at fault, if any."""
+
+    status: int
+    message: str
+    code: str
+    param: str | None = None
+    retry_after_seconds: int | None = None
+
+    @property
+    def type(self) -> str:
+        """OpenAI's error type: whose fault it is."""
+        return "invalid_request_error" if self.status < 500 else "server_error"
+
+
+def read(request: Request, *, session_key: bytes | None, hash_prompt: bool) -> InferenceRequest:
+    """Find what the strategy asks about; `session_key` names a header, in lower case, or a body field."""
+    body = request.body
+    session = request.fields.get(session_key) if session_key is not None else None
+    if not body:
+        return InferenceRequest(session=session)
+    if session is None and session_key is not None:
+        session = find_string(body, session_key)
+    prompt = _PROMPT_KEYS.get(request.path)
+    found = prompt.search(body) if prompt is not None else None
+    start = found.end() if found is not None else 0
+    hashes: tuple[int, ...] = ()
+    if found is not None and hash_prompt:
+        hashes = chain_hashes(memoryview(body)[start:], find_string(body, b"model") or b"")
+    return InferenceRequest(len(body) - start, hashes, session)
+
+
+def chain_hashes(prompt: bytes | memoryview, root: bytes) -> tuple[int, ...]:
+    """Hash the prompt's full blocks, each with all before it and `root`: 64 bits each, first block first."""
+    digest = xxhash.xxh3_64_intdigest
+    link = digest(root)
+    hashes: list[int] = []
+    begin = 0
+    num_bytes = len(prompt)
+    for end in BLOCK_ENDS:
+        if end > num_bytes:
+            break
+        link = digest(prompt[begin:end], link)
+        hashes.append(link)
+        begin = end
+    return tuple(hashes)
+
+
+def prefix_bytes(num_blocks: int) -> int:
+    """How many bytes of prompt the first `num_blocks` blocks cover."""
+    return BLOCK_ENDS[num_blocks - 1] if num_blocks else 0
+
+
+def find_string(body: bytes | bytearray, key: bytes) -> bytes | None:
+    """The value of a string field, by search; None where there is none or it holds escapes.
+
+    An object inside the body may carry the same key: the last one wins, since clients that put a field
+    before the prompt have nothing after it that looks alike. Quotes inside JSON strings are escaped and
+    never match.
+    """
+    quoted = b'"' + key + b'"'
+    end = len(body)
+    for _ in range(_MAX_FIELD_TRIES):
+        at = body.rfind(quoted, 0, end)
+        if at < 0:
+            return None
+        value = _STRING_VALUE.match(body, at + len(quoted))
+        if value is not None:
+            return bytes(value[1])
+        end = at
+    return None
+
+
+def error_body(refusal: Refusal) -> bytes:
+    """OpenAI's error object: `{"error": {"message", "type", "param", "code"}}`."""
+    error = {"message": refusal.message, "type": refusal.type, "param": refusal.param, "code": refusal.code}
+    return json.dumps({"error": error}).encode()
+
+
+def response(
+    status: int,
+    body: bytes,
+    *,
+    content_type: bytes = b"application/json",
+    request_id: bytes | None = None,
+    keep_alive: bool = True,
+    retry_after_seconds: int | None = None,
+    is_head: bool = False,
+) -> bytes:
+    """A whole answer of the router's own."""
+    lines = [
+        b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode()),
+        b"content-type: " + content_type,
+        b"content-length: %d" % len(body),
+    ]
+    if request_id is not None:
+        lines.append(b"x-request-id: " + request_id)
+    if retry_after_seconds is not None:
+        lines.append(b"retry-after: %d" % retry_after_seconds)
+    if not keep_alive:
+        lines.append(b"connection: close")
+    return b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if is_head else body)
+
+
+def error_response(
+    refusal: Refusal, *, request_id: bytes | None, keep_alive: bool, is_head: bool = False
+) -> bytes:
+    """`refusal` as an answer; 503 and 429 carry `Retry-After`."""
+    return response(
+        refusal.status,
+        error_body(refusal),
+        request_id=request_id,
+        keep_alive=keep_alive,
+        retry_after_seconds=refusal.retry_after_seconds,
+        is_head=is_head,
+    )

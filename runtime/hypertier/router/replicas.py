@@ -1,0 +1,122 @@
+"""The engines behind the router: which there are, which may be picked, and what each has in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Protocol
+
+from hypertier.router.settings import Address
+
+
+class State(Enum):
+    """`NEW` until a first good health check; `LEAVING` when its list no longer names it: requests finish."""
+
+    NEW = "new"
+    HEALTHY = "healthy"
+    EJECTED = "ejected"
+    LEAVING = "leaving"
+
+
+class IdleConnection(Protocol):
+    """A kept-alive connection that waits in a replica's pool."""
+
+    def close(self) -> None:
+        """Close it; it is no longer in the pool."""
+        ...
+
+
+class Replica:
+    """One engine pod.
+
+    `in_flight` counts requests sent and not finished; `pending_bytes` is the part of their prompts that
+    the engine is believed to have still to compute: uncached bytes of requests without a first byte of
+    answer.
+    """
+
+    def __init__(self, url: str, address: Address) -> None:
+        self.url = url
+        self.address = address
+        self.state = State.NEW
+        self.in_flight = 0
+        self.pending_bytes = 0
+        self.last_picked = 0
+        self.idle: list[IdleConnection] = []
+
+    def usable_pool(self, max_idle: int) -> bool:
+        """A connection given back now may wait for another request."""
+        return self.state is State.HEALTHY and len(self.idle) < max_idle
+
+    def close_idle(self) -> None:
+        """Close every pooled connection."""
+        idle, self.idle = self.idle, []
+        for connection in idle:
+            connection.close()
+
+
+class ReplicaSet:
+    """All replicas by URL. `healthy` is what may be picked; watchers hear of every change of state.
+
+    `in_flight` counts the requests in flight on all of them.
+    """
+
+    def __init__(self) -> None:
+        self.healthy: tuple[Replica, ...] = ()
+        self.by_url: dict[str, Replica] = {}
+        self.in_flight = 0
+        self._watchers: list[Callable[[Replica, str], None]] = []
+
+    def watch(self, watcher: Callable[[Replica, str], None]) -> None:
+        """Call `watcher(replica, reason)` after each change of a replica's state."""
+        self._watchers.append(watcher)
+
+    def start(self, replica: Replica, pending_bytes: int) -> None:
+        """A request is sent to the replica."""
+        self.in_flight += 1
+        replica.in_flight += 1
+        replica.pending_bytes += pending_bytes
+
+    def finish(self, replica: Replica) -> None:
+        """A request ended there, well or not."""
+        self.in_flight -= 1
+        replica.in_flight -= 1
+        self.retire(replica)
+
+    def replace(self, addresses: Iterable[Address]) -> None:
+        """Make these the replicas: new ones wait for a health check, missing ones finish and leave."""
+        wanted = {f"http://{address}": address for address in addresses}
+        for url, address in wanted.items():
+            present = self.by_url.get(url)
+            if present is None:
+                self.by_url[url] = Replica(url, address)
+                self._change(self.by_url[url], State.NEW, "listed")
+            elif present.state is State.LEAVING:
+                self._change(present, State.NEW, "listed")
+        for url, replica in list(self.by_url.items()):
+            if url not in wanted and replica.state is not State.LEAVING:
+                self._change(replica, State.LEAVING, "unlisted")
+                self.retire(replica)
+
+    def admit(self, replica: Replica) -> None:
+        """A good health check: it may be picked, unless it is leaving."""
+        if replica.state in (State.NEW, State.EJECTED):
+            self._change(replica, State.HEALTHY, "healthy")
+
+    def eject(self, replica: Replica, reason: str) -> None:
+        """It must not be picked until a good health check."""
+        if replica.state is State.HEALTHY:
+            self._change(replica, State.EJECTED, reason)
+        replica.close_idle()
+
+    def retire(self, replica: Replica) -> None:
+        """Forget a leaving replica once nothing is in flight on it."""
+        if replica.state is State.LEAVING and replica.in_flight == 0:
+            replica.close_idle()
+            if self.by_url.get(replica.url) is replica:
+                del self.by_url[replica.url]
+
+    def _change(self, replica: Replica, state: State, reason: str) -> None:
+        replica.state = state
+        self.healthy = tuple(r for r in self.by_url.values() if r.state is State.HEALTHY)
+        for watcher in self._watchers:
+            watcher(replica, reason)

@@ -1,0 +1,199 @@
+"""What an operator can set on the router, checked before anything is opened."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from hypertier.errors import ConfigError
+
+STRATEGIES = ("roundrobin", "prefixaware", "session")
+MIB = 1024 * 1024
+
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a TCP port; `host` is a name or an IP address, without brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_listen(setting: str, text: str) -> Address:
+    """Read `HOST:PORT`; port 0 lets the system choose. Raises ConfigError naming `setting`."""
+    expected = "HOST:PORT, such as 0.0.0.0:8000; port 0 takes a free one"
+    address = _split_address(text)
+    if address is None:
+        raise ConfigError(setting, text, expected)
+    return address
+
+
+def parse_replica(text: str) -> Address:
+    """Read a replica's `http://HOST:PORT`. Raises ConfigError naming `--replica`."""
+    expected = "http://HOST:PORT of an engine, without a path; the router speaks plain HTTP to engines"
+    parts = urlsplit(text)
+    address = _split_address(parts.netloc)
+    if parts.scheme != "http" or address is None or address.port == 0:
+        raise ConfigError("--replica", text, expected)
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ConfigError("--replica", text, expected)
+    return address
+
+
+def parse_discover(text: str) -> Address:
+    """Read `dns://HOST:PORT`: every address HOST resolves to is a replica on PORT. Raises ConfigError."""
+    expected = "dns://HOST:PORT, HOST being a headless Service whose addresses are the engines'"
+    scheme, separator, rest = text.partition("://")
+    address = _split_address(rest)
+    if scheme != "dns" or not separator or address is None or address.port == 0:
+        raise ConfigError("--discover", text, expected)
+    return address
+
+
+def _split_address(text: str) -> Address | None:
+    host, separator, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    if not separator or not host or "@" in host or "/" in host or any(c.isspace() for c in host):
+        return None
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        return None
+    return Address(host, int(port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterSettings:
+    """Everything the router needs to know; a wrong value raises ConfigError naming its flag.
+
+    Times are seconds, sizes bytes. `response_timeout_seconds` is the longest silence of an engine within
+    one request, before the first byte and between two; long non-streamed answers are silent while they
+    are written.
+    """
+
+    listen: str = "127.0.0.1:8000"
+    metrics_port: int | None = None
+    strategy: str = "prefixaware"
+    replicas: tuple[str, ...] = ()
+    discover: str | None = None
+    session_key: str = "x-session-id"
+    explain: bool = False
+    retries: int = 2
+    max_body_bytes: int = 64 * MIB
+    max_head_bytes: int = 64 * 1024
+    max_buffered_bytes: int = 1024 * MIB
+    index_bytes: int = 128 * MIB
+    drain_seconds: float = 30.0
+    lameduck_seconds: float = 0.0
+    connect_timeout_seconds: float = 3.0
+    response_timeout_seconds: float = 1800.0
+    read_timeout_seconds: float = 30.0
+    idle_timeout_seconds: float = 75.0
+    health_interval_seconds: float = 1.0
+    health_timeout_seconds: float = 5.0
+    discover_interval_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        parse_listen("--listen", self.listen)
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= 65535:
+            raise ConfigError(
+                "--metrics-port", self.metrics_port, "a TCP port, 0 to 65535; 0 takes a free one"
+            )
+        self._check_strategy()
+        for url in self.replicas:
+            parse_replica(url)
+        if self.discover is not None:
+            parse_discover(self.discover)
+        if not self.replicas and self.discover is None:
+            raise ConfigError("--replica", None, "at least one engine's URL, or --discover dns://HOST:PORT")
+        if len(set(self.replicas)) != len(self.replicas):
+            raise ConfigError(
+                "--replica", list(self.replicas), "every engine once; a repeated one would count twice"
+            )
+        if not _HEADER_NAME.fullmatch(self.session_key):
+            raise ConfigError("--session-key", self.session_key, "the name of a request header or body field")
+        self._check_numbers()
+
+    def _check_strategy(self) -> None:
+        works = ", ".join(STRATEGIES)
+        if self.strategy == "kvaware":
+            raise ConfigError(
+                "--strategy",
+                self.strategy,
+                f"one of {works}; kvaware needs the engines' KV events, which this router does not read, "
+                "and prefixaware answers the same question from the requests it has sent",
+            )
+        if self.strategy not in STRATEGIES:
+            raise ConfigError("--strategy", self.strategy, f"one of {works}")
+
+    def _check_numbers(self) -> None:
+        at_least: tuple[tuple[str, float, float, str], ...] = (
+            ("--retries", self.retries, 0, "0 or more further replicas to try"),
+            (
+                "--max-body-bytes",
+                self.max_body_bytes,
+                1024,
+                "1024 or more bytes, to let a short prompt through",
+            ),
+            (
+                "--max-head-bytes",
+                self.max_head_bytes,
+                1024,
+                "1024 or more bytes, to let common headers through",
+            ),
+            (
+                "--max-buffered-bytes",
+                self.max_buffered_bytes,
+                self.max_body_bytes,
+                "at least --max-body-bytes, or no request of that size could be read",
+            ),
+            (
+                "--index-bytes",
+                self.index_bytes,
+                64 * 1024,
+                "65536 or more bytes of memory for the prefix index",
+            ),
+            ("--drain-seconds", self.drain_seconds, 0, "0 or more seconds"),
+            ("--lameduck-seconds", self.lameduck_seconds, 0, "0 or more seconds"),
+        )
+        for setting, got, minimum, expected in at_least:
+            if got < minimum:
+                raise ConfigError(setting, got, expected)
+        positive = (
+            ("--connect-timeout", self.connect_timeout_seconds),
+            ("--response-timeout", self.response_timeout_seconds),
+            ("--read-timeout", self.read_timeout_seconds),
+            ("--idle-timeout", self.idle_timeout_seconds),
+            ("--health-interval", self.health_interval_seconds),
+            ("--health-timeout", self.health_timeout_seconds),
+            ("--discover-interval", self.discover_interval_seconds),
+        )
+        for setting, seconds in positive:
+            if not seconds > 0:
+                raise ConfigError(setting, seconds, "more than 0 seconds")
+
+    @property
+    def address(self) -> Address:
+        """Where clients connect."""
+        return parse_listen("--listen", self.listen)
+
+    @property
+    def metrics_address(self) -> Address | None:
+        """Where `/metrics` is served instead of on `address`; None keeps it there."""
+        return None if self.metrics_port is None else Address(self.address.host, self.metrics_port)
+
+    def plan(self) -> str:
+        """One line for the log at start: what will run, with the limits that an operator asks about first."""
+        source = self.discover or f"{len(self.replicas)} replica(s) {', '.join(self.replicas)}"
+        return (
+            f"strategy {self.strategy}, {source}; bodies up to {self.max_body_bytes / MIB:g} MiB, "
+            f"prefix index {self.index_bytes / MIB:g} MiB, {self.retries} retries before the first byte, "
+            f"drain {self.drain_seconds:g} s"
+        )

@@ -1,0 +1,333 @@
+"""HTTP/1.1 as bytes: requests read off a client's connection, and heads written to either side.
+
+httptools (llhttp in its strict mode) finds the messages. It refuses what makes two parsers disagree: both
+`Content-Length` and `Transfer-Encoding`, repeated or malformed lengths, bare CR or LF, folded lines,
+spaces before the colon, control characters. This file adds what llhttp lets pass and a proxy must not:
+other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a missing or repeated `Host`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+import httptools
+
+from hypertier.router.openai import Refusal
+
+# RFC 9110 section 7.6.1 (read 2026-12-01): these speak about one connection and end at a proxy.
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
+        b"expect",
+        b"content-length",
+    }
+)
+# A client's `Connection: authorization` would otherwise strip a header that the engine relies on.
+_NEVER_NOMINATED = frozenset(
+    {b"authorization", b"content-type", b"content-encoding", b"host", b"x-request-id"}
+)
+_RESPONSE_HOP_BY_HOP = re.compile(
+    rb"\r\n(?:connection|keep-alive|proxy-connection|upgrade):[^\r\n]*", re.IGNORECASE
+)
+_RESPONSE_HOP_NAMES = (b"\r\nconnection:", b"\r\nkeep-alive:", b"\r\nproxy-connection:", b"\r\nupgrade:")
+_AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
+
+MAX_HEADERS = 128
+# Chunk framing costs 6 bytes for a body byte at worst without extensions; more is not a body but an attack.
+_MAX_FRAMING_PER_BODY_BYTE = 16
+
+
+@dataclass(slots=True)
+class Request:
+    """One request as it came, whole. `fields` holds the headers by lower-case name, the last of each."""
+
+    method: bytes = b"GET"
+    target: bytes = b"/"
+    is_http_1_0: bool = False
+    keep_alive: bool = True
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    fields: dict[bytes, bytes] = field(default_factory=dict)
+    body: bytes | bytearray = b""
+    has_body: bool = False
+
+    @property
+    def path(self) -> bytes:
+        """The target without its query."""
+        return self.target.partition(b"?")[0]
+
+
+class BodyBudget:
+    """Bytes of request bodies that all connections together may hold in memory."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.held_bytes = 0
+
+    def take(self, num_bytes: int) -> bool:
+        """Reserve; False, and nothing is reserved, where the budget is spent."""
+        if self.held_bytes + num_bytes > self.capacity_bytes:
+            return False
+        self.held_bytes += num_bytes
+        return True
+
+    def give(self, num_bytes: int) -> None:
+        """Return what was taken."""
+        self.held_bytes -= num_bytes
+
+
+class RequestReader:
+    """Turns bytes into requests, whatever their fragmentation.
+
+    Whole requests wait in `ready`, in order. A malformed or oversized one sets `refusal`, to be answered
+    after what is ready, and ends the connection: nothing behind it is read. Bodies count against `budget`
+    until the owner gives them back, one `len(request.body)` for each request taken from `ready`.
+    """
+
+    def __init__(self, *, max_head_bytes: int, max_body_bytes: int, budget: BodyBudget) -> None:
+        self.ready: deque[Request] = deque()
+        self.refusal: Refusal | None = None
+        self.expects_continue = False
+        self.started = False
+        self._max_head_bytes = max_head_bytes
+        self._max_body_bytes = max_body_bytes
+        self._budget = budget
+        self._parser = httptools.HttpRequestParser(self)
+        self._request = Request()
+        self.in_body = False
+        self._closing = False
+        self._head_bytes = 0
+        self._unparsed_bytes = 0
+        self._fed_in_body = 0
+        self._target = b""
+
+    def feed(self, data: bytes) -> None:
+        """Read on. Never raises for what a client can send; look at `ready` and `refusal`."""
+        while data and self.refusal is None and not self._closing:
+            data = self._feed_once(data)
+
+    def drop(self) -> None:
+        """Give back what a message, begun and never finished, holds of the budget; and all that is ready."""
+        if self.started:
+            self._budget.give(len(self._request.body))
+            self._request.body = b""
+        for request in self.ready:
+            self._budget.give(len(request.body))
+        self.ready.clear()
+        self._closing = True
+
+    def _feed_once(self, data: bytes) -> bytes:
+        request, was_in_head, was_in_body = self._request, self.started and not self.in_body, self.in_body
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._request.method == b"CONNECT":
+                self._refuse(
+                    Refusal(501, "this router does not tunnel: CONNECT is not served", "not_implemented")
+                )
+            self._parser = httptools.HttpRequestParser(self)  # an offered upgrade is declined by ignoring it
+            return data[upgrade.args[0] :]
+        except httptools.HttpParserError as error:
+            if not self._closing:  # bytes behind a request that ends the connection are nobody's
+                self._refuse(Refusal(400, f"not an HTTP/1.1 request: {error}", "malformed_request"))
+            return b""
+        if request is self._request and was_in_head and not self.in_body and self.started:
+            self._unparsed_bytes += len(data)
+            if self._unparsed_bytes > self._max_head_bytes:
+                self._refuse_head()
+        elif request is self._request and was_in_body and self.in_body:
+            self._bound_framing(len(data))
+        return b""
+
+    def _bound_framing(self, num_fed_bytes: int) -> None:
+        self._fed_in_body += num_fed_bytes
+        num_body_bytes = len(self._request.body)
+        framing = self._fed_in_body - num_body_bytes
+        if framing > self._max_head_bytes + _MAX_FRAMING_PER_BODY_BYTE * num_body_bytes:
+            self._refuse(Refusal(400, "more chunk framing than body", "malformed_request"))
+
+    # What follows is called by httptools, in the order of the message.
+
+    def on_message_begin(self) -> None:
+        self._request = Request()
+        self._target = b""
+        self._head_bytes = 0
+        self._unparsed_bytes = 0
+        self._fed_in_body = 0
+        self.started = True
+
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+        self._head_bytes_seen(len(part))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.in_body:  # a trailer: read, bounded with the chunk framing, and left out
+            return
+        headers = self._request.headers
+        headers.append((name, value))
+        if len(headers) > MAX_HEADERS:
+            self._refuse(Refusal(431, f"more than {MAX_HEADERS} header fields", "header_too_large"))
+        self._head_bytes_seen(len(name) + len(value) + 4)
+
+    def on_headers_complete(self) -> None:
+        self.in_body = True
+        if self.refusal is not None or self._closing:
+            return
+        request = self._request
+        request.method = self._parser.get_method()
+        request.is_http_1_0 = self._parser.get_http_version() == "1.0"
+        request.keep_alive = self._parser.should_keep_alive() and not request.is_http_1_0
+        request.fields = {name.lower(): value for name, value in request.headers}
+        request.target = (
+            _AUTHORITY.sub(b"", self._target, count=1)
+            if self._target[:4].lower() == b"http"
+            else self._target
+        )
+        if not request.target:
+            request.target = b"/"
+        problem = _problem_with_head(request, self._parser.get_http_version(), self._max_body_bytes)
+        if problem is not None:
+            self._refuse(problem)
+            return
+        request.has_body = b"content-length" in request.fields or b"transfer-encoding" in request.fields
+        self.expects_continue = b"expect" in request.fields and not request.is_http_1_0
+
+    def on_body(self, part: bytes) -> None:
+        if self.refusal is not None or self._closing:
+            return
+        self.expects_continue = False
+        request = self._request
+        if len(request.body) + len(part) > self._max_body_bytes:
+            self._refuse(_too_large(self._max_body_bytes))
+        elif not self._budget.take(len(part)):
+            self._refuse(
+                Refusal(
+                    503,
+                    "the router holds as many request bodies as it may",
+                    "overloaded",
+                    retry_after_seconds=1,
+                )
+            )
+        elif not request.body:
+            request.body = part
+        elif isinstance(request.body, bytearray):
+            request.body += part
+        else:
+            request.body = bytearray(request.body) + part
+
+    def on_message_complete(self) -> None:
+        self.in_body = False
+        if self.refusal is not None or self._closing:
+            return
+        self.started = False
+        self.expects_continue = False
+        self._closing = not self._request.keep_alive
+        self.ready.append(self._request)
+
+    def _head_bytes_seen(self, num_bytes: int) -> None:
+        self._head_bytes += num_bytes
+        if self._head_bytes > self._max_head_bytes:
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        self._refuse(
+            Refusal(431, f"request head is larger than {self._max_head_bytes} bytes", "header_too_large")
+        )
+
+    def _refuse(self, refusal: Refusal) -> None:
+        if self.refusal is None:
+            self.refusal = refusal
+            self.expects_continue = False
+            if self.started:
+                self._budget.give(len(self._request.body))
+                self._request.body = b""
+
+
+def _too_large(max_body_bytes: int) -> Refusal:
+    return Refusal(413, f"request body is larger than {max_body_bytes} bytes", "request_too_large")
+
+
+def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> Refusal | None:
+    """What llhttp lets pass and a proxy must not."""
+    fields = request.fields
+    if version not in ("1.1", "1.0"):
+        return Refusal(505, f"HTTP/{version} is not served; use HTTP/1.1", "http_version")
+    coding = fields.get(b"transfer-encoding")
+    if coding is not None and (coding.strip().lower() != b"chunked" or request.is_http_1_0):
+        return Refusal(400, "the only transfer coding served is chunked, in HTTP/1.1", "malformed_request")
+    hosts = sum(name.lower() == b"host" for name, _ in request.headers)
+    if hosts > 1 or (hosts == 0 and not request.is_http_1_0):
+        return Refusal(400, "a request names its host once", "malformed_request")
+    length = fields.get(b"content-length")
+    if length is not None and int(length) > max_body_bytes:
+        return _too_large(max_body_bytes)
+    expect = fields.get(b"expect")
+    if expect is not None and expect.lower() != b"100-continue":
+        return Refusal(417, "the only expectation served is 100-continue", "expectation_failed")
+    return None
+
+
+def request_head(request: Request, request_id: bytes) -> bytes:
+    """The head sent to a replica: the client's fields as they came, without those of the client's connection.
+
+    A chunked body was read whole and travels with its length. `request_id` is added where the client sent
+    none. An HTTP/1.0 client's request stays one, so that the engine's answer has a form the client can
+    read.
+    """
+    nominated: frozenset[bytes] = frozenset()
+    connection = request.fields.get(b"connection")
+    if connection is not None:
+        tokens = {token.strip().lower() for token in connection.split(b",")}
+        nominated = frozenset(tokens) - _NEVER_NOMINATED
+    version = b" HTTP/1.0\r\n" if request.is_http_1_0 else b" HTTP/1.1\r\n"
+    lines = [request.method, b" ", request.target, version]
+    for name, value in request.headers:
+        lower = name.lower()
+        if lower not in _HOP_BY_HOP and lower not in nominated:
+            lines += (name, b": ", value, b"\r\n")
+    if request.has_body:
+        lines.append(b"Content-Length: %d\r\n" % len(request.body))
+    if b"x-request-id" not in request.fields:
+        lines += (b"x-request-id: ", request_id, b"\r\n")
+    lines.append(b"\r\n")
+    return b"".join(lines)
+
+
+@dataclass(slots=True, frozen=True)
+class ResponseHead:
+    """A replica's response head, ready for the client, up to and without its last empty line.
+
+    `ends_with_connection`: the body has neither length nor chunks, so only the closed connection ends it.
+    """
+
+    raw: bytes
+    ends_with_connection: bool
+
+
+def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
+    """Drop from `raw`, a head with its empty line, what speaks about the replica's connection."""
+    lower = raw.lower()
+    ends_with_connection = not (
+        is_head
+        or status in (204, 304)
+        or b"\r\ncontent-length:" in lower
+        or b"\r\ntransfer-encoding:" in lower
+    )
+    raw = raw[:-2]
+    for name in _RESPONSE_HOP_NAMES:
+        if name in lower:
+            raw = _RESPONSE_HOP_BY_HOP.sub(b"", raw)
+            break
+    if raw.startswith(b"HTTP/1.0"):
+        raw = b"HTTP/1.1" + raw[8:]
+    return ResponseHead(raw, ends_with_connection)

@@ -1,0 +1,480 @@
+"""Requests carried to engines and answers back, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+from fakes_engine import (
+    SSE_HEAD,
+    FakeEngine,
+    RawClient,
+    Received,
+    Stream,
+    event,
+    eventually,
+    get,
+    json_answer,
+    post,
+    run_loop,
+)
+from fakes_router import routed
+
+CHAT = b"/v1/chat/completions"
+BODY = b'{"model": "m", "unknown_field": [1, 2.50], "messages": [{"role": "user", "content": "hi"}]}'
+
+
+def test_request_reaches_the_engine_byte_for_byte() -> None:
+    async def act() -> Received:
+        engine = FakeEngine()
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT + b"?a=b%20c", BODY, b"X-Custom: Kept", b"Authorization: Bearer k"))
+            await client.answer()
+        return engine.received[0]
+
+    received = run_loop(act())
+
+    assert received.line == b"POST /v1/chat/completions?a=b%20c HTTP/1.1"
+    assert received.body == BODY
+    assert received.header(b"X-Custom") == b"Kept"
+    assert received.header(b"Authorization") == b"Bearer k"
+    assert received.header(b"Host") == b"test"
+
+
+@pytest.mark.parametrize(
+    "path", [b"/v1/models", b"/v1/completions", b"/v1/embeddings", b"/tokenize", b"/x?y"]
+)
+def test_every_path_is_passed_through(path: bytes) -> None:
+    async def act() -> bytes:
+        engine = FakeEngine()
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.send(get(path))
+            assert (await client.answer()).status == 200
+        return engine.received[0].line
+
+    line = run_loop(act())
+
+    assert line == b"GET %s HTTP/1.1" % path
+
+
+def test_answer_reaches_the_client_byte_for_byte() -> None:
+    answer = b"HTTP/1.1 429 Slow Down\r\nX-Odd:  spaced \r\ncontent-length: 4\r\n\r\n\x00\xff{]"
+
+    async def reply(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+
+    async def act() -> tuple[bytes, bytes]:
+        async with routed(FakeEngine(reply)) as router:
+            client = await RawClient.connect(router.port)
+            client.send(get(b"/v1/models", b"x-request-id: r1"))
+            got = await client.answer()
+            return got.head, got.body
+
+    head, body = run_loop(act())
+
+    assert head == answer[:-6] + b"x-request-id: r1\r\n\r\n"
+    assert body == b"\x00\xff{]"
+
+
+def test_events_arrive_as_they_are_sent_and_in_order() -> None:
+    async def act() -> tuple[bytes, bytes]:
+        stream = Stream([str(number) for number in range(500)])
+        async with routed(FakeEngine(stream)) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            head = await client.reader.readuntil(b"\r\n\r\n")
+            first = await client.reader.readexactly(len(event("0")))  # before the engine may go on
+            stream.go.set()
+            rest = await client.reader.readuntil(b"\r\n0\r\n\r\n")
+            assert b"text/event-stream" in head
+            return first, rest
+
+    first, rest = run_loop(act())
+
+    assert first == event("0")
+    assert rest == b"".join(event(str(number)) for number in range(1, 500)) + b"0\r\n\r\n"
+
+
+def test_client_that_goes_away_takes_its_request_with_it() -> None:
+    async def act() -> tuple[int, int]:
+        engine = FakeEngine(Stream(["a", "b"]))
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            await client.reader.readuntil(b"\r\n\r\n")
+            client.close()
+            await eventually(lambda: engine.num_disconnects == 1)
+            return router.replicas.in_flight, router.budget.held_bytes
+
+    in_flight, held_bytes = run_loop(act())
+
+    assert (in_flight, held_bytes) == (0, 0)
+
+
+def test_client_that_goes_away_before_the_first_byte_takes_its_request_with_it() -> None:
+    async def never(request: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def act() -> int:
+        engine = FakeEngine(never)
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            await eventually(lambda: bool(engine.received))
+            client.close()
+            await eventually(lambda: engine.num_disconnects == 1)
+            return router.replicas.in_flight
+
+    in_flight = run_loop(act())
+
+    assert in_flight == 0
+
+
+def test_slow_client_stops_the_engine_from_sending() -> None:
+    sent = 0
+    piece = b"x" * 65536
+
+    async def pour(request: Received, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (1024 * len(piece)))
+        for _ in range(1024):
+            writer.write(piece)
+            await writer.drain()
+            sent += len(piece)
+
+    async def act() -> tuple[int, int]:
+        async with routed(FakeEngine(pour)) as router:
+            client = await RawClient.connect(router.port)
+            client.writer.transport.pause_reading()
+            client.send(get(b"/v1/models"))
+            await eventually(lambda: sent > 0)
+            for _ in range(10_000):  # rounds of the loop that all three share: plenty to send it all
+                await asyncio.sleep(0)
+            stalled_at = sent
+            client.writer.transport.resume_reading()
+            return stalled_at, len((await client.answer()).body)
+
+    stalled_at, num_bytes = run_loop(act())
+
+    assert stalled_at < 1024 * len(piece)
+    assert num_bytes == 1024 * len(piece)
+
+
+def test_dead_replica_is_retried_before_the_first_byte() -> None:
+    async def act() -> list[int]:
+        dead, alive = FakeEngine(name="dead"), FakeEngine(name="alive")
+        async with routed(dead, alive, health_interval_seconds=30) as router:
+            await dead.kill()
+            client = await RawClient.connect(router.port)
+            statuses = []
+            for _ in range(10):
+                client.send(post(CHAT, BODY))
+                statuses.append((await client.answer()).status)
+            assert b'cause="connect"' in router.metrics.text()
+            return statuses
+
+    statuses = run_loop(act())
+
+    assert statuses == [200] * 10
+
+
+async def _reset(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+async def _unavailable(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(json_answer(b"{}", b"503 Service Unavailable"))
+
+
+async def _nonsense(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+
+
+async def _half_a_head(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-le")
+    await writer.drain()
+    writer.transport.close()
+
+
+async def _two_lengths(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}")
+
+
+Failure = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
+FAILURES: dict[str, Failure] = {
+    "reset": _reset,
+    "503": _unavailable,
+    "not-http": _nonsense,
+    "half-a-head": _half_a_head,
+    "two-lengths": _two_lengths,
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_replica_that_fails_before_the_first_byte_is_replaced(failure: Failure) -> None:
+    async def act() -> tuple[list[int], int]:
+        bad, good = FakeEngine(failure), FakeEngine()
+        async with routed(bad, good) as router:
+            client = await RawClient.connect(router.port)
+            statuses = []
+            for _ in range(6):
+                client.send(post(CHAT, BODY))
+                statuses.append((await client.answer()).status)
+            return statuses, len(bad.received)
+
+    statuses, num_tried = run_loop(act())
+
+    assert statuses == [200] * 6
+    assert num_tried > 0
+
+
+@pytest.mark.parametrize("status", [b"400 Bad Request", b"404 Not Found", b"429 Too Many", b"500 Oops"])
+def test_engines_own_errors_are_passed_on_and_not_retried(status: bytes) -> None:
+    async def reply(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(json_answer(b"{}", status))
+
+    async def act() -> tuple[int, int]:
+        engines = [FakeEngine(reply), FakeEngine(reply)]
+        async with routed(*engines) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            got = await client.answer()
+            assert len(router.replicas.healthy) == 2
+            return got.status, sum(len(engine.received) for engine in engines)
+
+    got, num_tries = run_loop(act())
+
+    assert (got, num_tries) == (int(status[:3]), 1)
+
+
+def test_no_more_replicas_are_tried_than_retries_allow() -> None:
+    async def act() -> tuple[int, dict[str, object], int]:
+        engines = [FakeEngine(_reset) for _ in range(4)]
+        async with routed(*engines, retries=1) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            got = await client.answer()
+            return got.status, json.loads(got.body)["error"], sum(len(engine.received) for engine in engines)
+
+    status, error, num_tries = run_loop(act())
+
+    assert status == 502
+    assert error["code"] == "bad_gateway"
+    assert num_tries == 2
+
+
+def test_answer_that_breaks_off_is_not_retried_and_the_client_can_tell() -> None:
+    async def begin_and_die(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(SSE_HEAD + event("first"))
+        await writer.drain()
+        writer.transport.close()
+
+    async def act() -> tuple[bool, bytes, int]:
+        engines = [FakeEngine(begin_and_die), FakeEngine(begin_and_die)]
+        async with routed(*engines) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            got = await client.answer()
+            return got.is_whole, got.body, sum(len(engine.received) for engine in engines)
+
+    is_whole, body, num_tries = run_loop(act())
+
+    assert not is_whole
+    assert body == b"data: first\n\n"
+    assert num_tries == 1
+
+
+def test_connection_that_the_engine_closed_while_idle_costs_nothing() -> None:
+    async def act() -> tuple[int, int]:
+        engine = FakeEngine()
+        async with routed(engine, retries=0, health_interval_seconds=30) as router:
+            client = await RawClient.connect(router.port)
+            client.send(get(b"/v1/models"))
+            assert (await client.answer()).status == 200
+            await engine.kill()
+            await engine.start()
+            client.send(get(b"/v1/models"))
+            return (await client.answer()).status, len(engine.received)
+
+    status, num_received = run_loop(act())
+
+    assert (status, num_received) == (200, 2)
+
+
+def test_connections_to_an_engine_are_reused() -> None:
+    async def act() -> int:
+        engine = FakeEngine()
+        async with routed(engine, health_interval_seconds=30) as router:
+            num_for_health = engine.num_connections
+            client = await RawClient.connect(router.port)
+            for _ in range(20):
+                client.send(post(CHAT, BODY))
+                await client.answer()
+            return engine.num_connections - num_for_health
+
+    num_connections = run_loop(act())
+
+    assert num_connections == 1
+
+
+def test_without_a_healthy_replica_the_answer_is_503_in_openais_shape() -> None:
+    async def act() -> tuple[int, bytes | None, dict[str, object]]:
+        async with routed(FakeEngine(healthy=False)) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            got = await client.answer()
+            return got.status, got.header(b"retry-after"), json.loads(got.body)
+
+    status, retry_after, body = run_loop(act())
+
+    assert (status, retry_after) == (503, b"1")
+    assert body == {
+        "error": {
+            "message": "no healthy replica",
+            "type": "server_error",
+            "param": None,
+            "code": "no_replica",
+        }
+    }
+
+
+@pytest.mark.parametrize("explain", [True, False], ids=["explain", "silent"])
+def test_answer_names_its_replica_only_on_request(explain: bool) -> None:
+    async def act() -> tuple[bytes | None, bytes]:
+        engine = FakeEngine()
+        async with routed(engine, explain=explain) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            got = await client.answer()
+            return got.header(b"x-hypertier-replica"), b"127.0.0.1:%d" % engine.port
+
+    named, address = run_loop(act())
+
+    assert named == (address if explain else None)
+
+
+def test_killing_a_replica_fails_no_stream_that_had_not_begun() -> None:
+    """50 streams: those begun on the killed replica break off, all others are answered whole."""
+
+    async def act() -> tuple[int, int, set[int]]:
+        held, free = Stream(["a", "b"]), Stream(["a", "b"])
+        victim, survivor = FakeEngine(name="victim"), FakeEngine(free, name="survivor")
+
+        async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
+            if held.begun < 10:
+                await held(request, writer)
+            else:
+                await asyncio.Event().wait()  # taken, and not begun
+
+        victim.answer = answer
+        async with routed(victim, survivor) as router:
+            clients = [await RawClient.connect(router.port) for _ in range(50)]
+            for client in clients:
+                client.send(post(CHAT, BODY))
+            await eventually(lambda: len(victim.received) == 25 and held.begun == 10)
+            await victim.kill()
+            free.go.set()
+            answers = await asyncio.gather(*(client.answer() for client in clients))
+            broken = sum(not got.is_whole for got in answers)
+            return broken, len(survivor.received), {got.status for got in answers}
+
+    broken, num_on_survivor, statuses = run_loop(act())
+
+    assert statuses == {200}
+    assert broken == 10
+    assert num_on_survivor == 40
+
+
+def test_silent_engine_is_given_up_with_504() -> None:
+    async def never(request: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def act() -> tuple[int, int]:
+        engine = FakeEngine(never)
+        async with routed(engine, response_timeout_seconds=0.1) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            got = await client.answer()
+            await eventually(lambda: engine.num_disconnects == 1)
+            return got.status, router.replicas.in_flight
+
+    status, in_flight = run_loop(act())
+
+    assert (status, in_flight) == (504, 0)
+
+
+def test_large_body_arrives_whole() -> None:
+    body = b'{"messages": "' + b"x" * (20 * 1024 * 1024) + b'"}'
+
+    async def act() -> tuple[bool, int]:
+        engine = FakeEngine()
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, body))
+            got = await client.answer()
+            return engine.received[0].body == body, got.status
+
+    is_same, status = run_loop(act())
+
+    assert is_same
+    assert status == 200
+
+
+def test_chunked_request_arrives_with_its_length() -> None:
+    async def act() -> Received:
+        engine = FakeEngine()
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.send(b"POST %s HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n" % CHAT)
+            client.send(b'5;ext=1\r\n{"a":\r\n2\r\n1}\r\n0\r\nTrailer: x\r\n\r\n')
+            assert (await client.answer()).status == 200
+        return engine.received[0]
+
+    received = run_loop(act())
+
+    assert received.body == b'{"a":1}'
+    assert received.header(b"content-length") == b"7"
+    assert received.header(b"transfer-encoding") is None
+    assert received.header(b"trailer") is None
+
+
+def test_http_1_0_client_gets_an_answer_that_ends_with_the_connection() -> None:
+    async def reply(request: Received, writer: asyncio.StreamWriter) -> None:
+        assert request.line.endswith(b"HTTP/1.0")
+        writer.write(b"HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\nhello")
+        await writer.drain()
+        writer.transport.close()
+
+    async def act() -> tuple[bytes, bytes]:
+        async with routed(FakeEngine(reply)) as router:
+            client = await RawClient.connect(router.port)
+            client.send(b"GET /v1/models HTTP/1.0\r\n\r\n")
+            got = await client.answer()
+            return got.head, got.body
+
+    head, body = run_loop(act())
+
+    assert b"connection: close" in head
+    assert body == b"hello"
+
+
+def test_head_request_is_answered_without_a_body() -> None:
+    async def reply(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n")
+
+    async def act() -> list[int]:
+        async with routed(FakeEngine(reply)) as router:
+            client = await RawClient.connect(router.port)
+            statuses = []
+            for _ in range(3):
+                client.send(b"HEAD /v1/models HTTP/1.1\r\nHost: t\r\n\r\n")
+                statuses.append((await client.answer(is_head=True)).status)
+            return statuses
+
+    statuses = run_loop(act())
+
+    assert statuses == [200, 200, 200]
