@@ -1,0 +1,32 @@
+"""CDK constructs and cdk8s charts of hypertier.
+
+Names are resolved when they are first used: `hypertier_cdk.charts` then needs cdk8s alone, and
+`import hypertier_cdk` starts neither Node.js nor the CDK.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_MODULES = {
+    "CacheStore": "hypertier_cdk.cache_store",
+    "ChartInputs": "hypertier_cdk.charts.inputs",
+    "EndpointChart": "hypertier_cdk.charts.endpoint",
+    "HyperPodCluster": "hypertier_cdk.cluster",
+    "InstanceGroup": "hypertier_cdk.instance_group",
+    "Network": "hypertier_cdk.network",
+    "TieredStorage": "hypertier_cdk.tiered_storage",
+}
+
+__all__ = [*_MODULES]  # noqa: PLE0604, RUF100: the table is the list
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,0 +1,144 @@
+"""The shared tier, L2: a Valkey store of ElastiCache, sized from what it must hold and deliver."""
+
+from __future__ import annotations
+
+import json
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_elasticache as elasticache
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from hypertier.errors import ConfigError
+from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
+
+PORT = 6379
+ENGINE_VERSION = "8.1"
+PARAMETER_FAMILY = "valkey8"
+USER_NAME = "hypertier"
+# Read, write and connect, plus what a cluster's client must ask; nothing that stops or empties the store.
+ACCESS = (
+    "on ~* -@all +@read +@write +@connection -@dangerous +info +cluster|shards +cluster|slots +cluster|nodes"
+)
+
+
+class CacheStore(Construct):
+    """One Valkey replication group in cluster mode, shared by every replica of an endpoint.
+
+    Encrypted at rest and in transit; one user, whose password is generated and lies in Secrets Manager.
+    Closed until `connections` opens it to a peer. Node type and shards follow from the bandwidth and the size
+    asked for (`plan`). Full, it drops what was read longest ago (`allkeys-lru`): under `volatile-lru` one
+    entry without an expiry would stay for good.
+
+    Attributes:
+        url: `rediss://HOST:PORT`, without credentials.
+        secret: `{"username", "password"}`.
+        ttl: how long engines let an entry live.
+    """
+
+    backend = "redis"
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc: ec2.IVpc,
+        bandwidth_bytes_per_second: int,
+        size_bytes: int,
+        ttl: cdk.Duration | None = None,
+        replicas_per_shard: int = 1,
+        vpc_subnets: ec2.SubnetSelection | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        if replicas_per_shard < 1:
+            raise ConfigError(
+                "replicas_per_shard", replicas_per_shard, "1 or more, to outlive the loss of a zone"
+            )
+        self.plan = plan_store(bandwidth_bytes_per_second, size_bytes, replicas_per_shard=replicas_per_shard)
+        self.ttl = ttl or cdk.Duration.hours(24)
+
+        group = ec2.SecurityGroup(
+            self, "SecurityGroup", vpc=vpc, description="L2 cache", allow_all_outbound=False
+        )
+        self.connections = ec2.Connections(security_groups=[group], default_port=ec2.Port.tcp(PORT))
+        self.key = kms.Key(self, "Key", description="L2 cache and its password", enable_key_rotation=True)
+        self.secret: secretsmanager.ISecret = secretsmanager.Secret(
+            self,
+            "Secret",
+            description="User of the L2 cache",
+            encryption_key=self.key,
+            generate_secret_string=secretsmanager.SecretStringGenerator(
+                secret_string_template=json.dumps({"username": USER_NAME}),
+                generate_string_key="password",
+                password_length=64,
+                exclude_punctuation=True,
+            ),
+        )
+        name = cdk.Names.unique_resource_name(self, max_length=36, separator="-").lower()
+        user = elasticache.CfnUser(
+            self,
+            "User",
+            engine="valkey",
+            user_id=f"u-{name}",
+            user_name=USER_NAME,
+            access_string=ACCESS,
+            # A dynamic reference: CloudFormation reads the password when it creates the user.
+            authentication_mode={
+                "Type": "password",
+                "Passwords": [self.secret.secret_value_from_json("password").unsafe_unwrap()],
+            },
+        )
+        users = elasticache.CfnUserGroup(
+            self, "Users", engine="valkey", user_group_id=f"g-{name}", user_ids=[user.ref]
+        )
+        subnets = elasticache.CfnSubnetGroup(
+            self,
+            "Subnets",
+            description="L2 cache",
+            subnet_ids=vpc.select_subnets(
+                subnets=(vpc_subnets.subnets if vpc_subnets else None)
+                or [*vpc.private_subnets, *vpc.isolated_subnets]
+            ).subnet_ids,
+        )
+        parameters = elasticache.CfnParameterGroup(
+            self,
+            "Parameters",
+            cache_parameter_group_family=PARAMETER_FAMILY,
+            description="L2 cache",
+            properties={
+                "cluster-enabled": "yes",
+                "maxmemory-policy": "allkeys-lru",
+                "reserved-memory-percent": str(RESERVED_MEMORY_PERCENT),
+            },
+        )
+        self.resource = elasticache.CfnReplicationGroup(
+            self,
+            "Resource",
+            replication_group_description="L2 cache of hypertier",
+            engine="valkey",
+            engine_version=ENGINE_VERSION,
+            cache_node_type=self.plan.node_type.name,
+            num_node_groups=self.plan.num_shards,
+            replicas_per_node_group=self.plan.replicas_per_shard,
+            port=PORT,
+            cache_parameter_group_name=parameters.ref,
+            cache_subnet_group_name=subnets.ref,
+            security_group_ids=[group.security_group_id],
+            user_group_ids=[users.ref],
+            transit_encryption_enabled=True,
+            transit_encryption_mode="required",
+            at_rest_encryption_enabled=True,
+            kms_key_id=self.key.key_arn,
+            automatic_failover_enabled=True,
+            multi_az_enabled=True,
+            auto_minor_version_upgrade=True,
+        )
+        self.url = f"rediss://{self.resource.attr_configuration_end_point_address}:{PORT}"
+
+    def grant_read_secret(self, role: iam.IGrantable) -> iam.Grant:
+        """Let pods with this role read the user's name and password."""
+        return self.secret.grant_read(role)

@@ -1,0 +1,83 @@
+"""The EKS cluster that orchestrates HyperPod, and the handler that applies Kubernetes manifests to it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, cast
+
+import aws_cdk as cdk
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from hypertier.errors import ConfigError, MissingPackageError
+from hypertier_cdk.network import Network
+
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html (read 2026-12-01)
+SUPPORTED_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
+KUBECTL_VERSION = "1.35"  # of the layer that comes with hypertier; kubectl serves one version up and down
+
+
+def new_eks_cluster(
+    scope: Construct, construct_id: str, *, network: Network, kubernetes_version: str
+) -> eks.ICluster:
+    """An EKS cluster for HyperPod: no nodes of its own, API authentication, secrets under a key of its own.
+
+    Raises:
+        ConfigError: for a version that HyperPod does not support.
+    """
+    if kubernetes_version not in SUPPORTED_VERSIONS:
+        raise ConfigError(
+            "kubernetes_version",
+            kubernetes_version,
+            f"one that HyperPod supports: {', '.join(SUPPORTED_VERSIONS)}",
+        )
+    key = kms.Key(
+        scope,
+        f"{construct_id}SecretsKey",
+        description="Kubernetes secrets of the EKS cluster",
+        enable_key_rotation=True,
+        removal_policy=cdk.RemovalPolicy.RETAIN,
+    )
+    cluster = eks.Cluster(
+        scope,
+        construct_id,
+        version=eks.KubernetesVersion.of(kubernetes_version),
+        vpc=network.vpc,
+        vpc_subnets=[{"subnets": network.private_subnets}],
+        endpoint_access=eks.EndpointAccess.PRIVATE
+        if network.closed
+        else eks.EndpointAccess.PUBLIC_AND_PRIVATE,
+        # Not Auto Mode: HyperPod brings the nodes.
+        default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
+        default_capacity=0,
+        bootstrap_cluster_creator_admin_permissions=False,
+        secrets_encryption_key=key,
+        cluster_logging=list(eks.ClusterLoggingTypes),
+        kubectl_provider_options=eks.KubectlProviderOptions(
+            kubectl_layer=kubectl_layer(scope, kubernetes_version),
+            memory=cdk.Size.mebibytes(1024),
+            private_subnets=network.private_subnets,
+        ),
+        output_config_command=False,
+    )
+    # The protocol has a member more than the class, by the generated code of aws-cdk-lib 2.275.
+    return cast("eks.ICluster", cluster)
+
+
+def kubectl_layer(scope: Construct, kubernetes_version: str) -> Any:
+    """The Lambda layer with the kubectl that fits the cluster.
+
+    Raises:
+        MissingPackageError: the layer for this version is not installed.
+    """
+    minor = int(kubernetes_version.partition(".")[2])
+    own = int(KUBECTL_VERSION.partition(".")[2])
+    wanted = own if abs(minor - own) <= 1 else minor
+    try:
+        module = importlib.import_module(f"aws_cdk.lambda_layer_kubectl_v{wanted}")
+    except ImportError:
+        raise MissingPackageError(
+            f"kubernetes_version {kubernetes_version}", f"aws-cdk.lambda-layer-kubectl-v{wanted}", "cdk"
+        ) from None
+    return getattr(module, f"KubectlV{wanted}Layer")(scope, "KubectlLayer")

@@ -1,0 +1,87 @@
+"""The IAM roles of a HyperPod cluster, each with no more than its user needs."""
+
+from __future__ import annotations
+
+from aws_cdk import Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+
+def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluster: eks.ICluster) -> iam.Role:
+    """The role of HyperPod's nodes: network interfaces for pods, images, and the pods' own roles.
+
+    Read 2026-12-01:
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html
+    """
+    role = iam.Role(
+        scope,
+        construct_id,
+        assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+        description="HyperPod nodes",
+        managed_policies=[
+            iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerClusterInstanceRolePolicy")
+        ],
+    )
+    ec2_arn = Stack.of(scope).format_arn
+    interfaces = ec2_arn(service="ec2", resource="network-interface", resource_name="*")
+    instances = ec2_arn(service="ec2", resource="instance", resource_name="*")
+    statements = [
+        iam.PolicyStatement(
+            sid="PodNetworkInterfaces",
+            actions=[
+                "ec2:AssignPrivateIpAddresses",
+                "ec2:AttachNetworkInterface",
+                "ec2:CreateNetworkInterface",
+                "ec2:CreateNetworkInterfacePermission",
+                "ec2:DeleteNetworkInterface",
+                "ec2:DeleteNetworkInterfacePermission",
+                "ec2:DetachNetworkInterface",
+                "ec2:ModifyNetworkInterfaceAttribute",
+                "ec2:UnassignPrivateIpAddresses",
+            ],
+            resources=[
+                interfaces,
+                instances,
+                ec2_arn(service="ec2", resource="vpc", resource_name=vpc.vpc_id),
+                ec2_arn(service="ec2", resource="subnet", resource_name="*"),
+                ec2_arn(service="ec2", resource="security-group", resource_name="*"),
+            ],
+        ),
+        iam.PolicyStatement(sid="TagInterfaces", actions=["ec2:CreateTags"], resources=[interfaces]),
+        iam.PolicyStatement(
+            sid="Describe",  # EC2's Describe calls and the registry's login know no resource
+            actions=[
+                "cloudwatch:DescribeAlarms",
+                "ec2:DescribeDhcpOptions",
+                "ec2:DescribeInstanceTypes",
+                "ec2:DescribeInstances",
+                "ec2:DescribeNetworkInterfaces",
+                "ec2:DescribeSecurityGroups",
+                "ec2:DescribeSubnets",
+                "ec2:DescribeTags",
+                "ec2:DescribeVpcs",
+                "ecr:GetAuthorizationToken",
+                "fsx:DescribeFileSystems",
+            ],
+            resources=["*"],
+        ),
+        iam.PolicyStatement(
+            sid="PullImages",  # AWS's own images lie in its registry accounts, one for each Region
+            actions=[
+                "ecr:BatchCheckLayerAvailability",
+                "ecr:BatchGetImage",
+                "ecr:GetDownloadUrlForLayer",
+            ],
+            resources=[f"arn:{Stack.of(scope).partition}:ecr:*:*:repository/*"],
+        ),
+        iam.PolicyStatement(
+            sid="PodIdentity",
+            actions=["eks-auth:AssumeRoleForPodIdentity"],
+            resources=[cluster.cluster_arn],
+        ),
+    ]
+    for statement in statements:
+        role.add_to_policy(statement)
+    return role

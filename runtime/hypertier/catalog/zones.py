@@ -1,0 +1,35 @@
+"""Availability zones by id, for the Regions that have HyperPod: which a new VPC may use.
+
+Zones in which EKS puts no control plane are left out.
+https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html (read 2026-12-01)
+https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html (read 2026-12-01)
+"""
+
+from __future__ import annotations
+
+_NUMBERS_BY_PREFIX = {
+    "apne1": (1, 2, 4),
+    "apne2": (1, 2, 3, 4),
+    "aps1": (1, 2, 3),
+    "apse1": (1, 2, 3),
+    "apse2": (1, 2, 3),
+    "apse3": (1, 2, 3),
+    "apse4": (1, 2, 3),
+    "cac1": (1, 2, 4),
+    "euc1": (1, 2, 3),
+    "eun1": (1, 2, 3),
+    "eus2": (1, 2, 3),
+    "euw1": (1, 2, 3),
+    "euw2": (1, 2, 3),
+    "sae1": (1, 2, 3),
+    "use1": (1, 2, 4, 5, 6),
+    "use2": (1, 2, 3),
+    "usw1": (1, 3),
+    "usw2": (1, 2, 3, 4),
+}
+
+
+def zones_beside(zone_id: str) -> tuple[str, ...]:
+    """All zones of the Region of `zone_id` that a VPC may use; itself where the table has no such Region."""
+    prefix, _, _ = zone_id.partition("-az")
+    return tuple(f"{prefix}-az{number}" for number in _NUMBERS_BY_PREFIX.get(prefix, ())) or (zone_id,)
