@@ -1,0 +1,1 @@
+"""What `cdk synth` tells a reviewer: the bill, broad access, encryption, what is public, what stays."""

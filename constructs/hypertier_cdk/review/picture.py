@@ -1,0 +1,177 @@
+"""The architecture as an SVG picture, drawn from the templates: what is not deployed is not drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from hypertier_cdk.review.kubernetes import objects_of, of_kind
+from hypertier_cdk.review.templates import Assembly
+
+_WIDTH, _HEIGHT = 1200, 560
+_BOX_WIDTH, _BOX_HEIGHT = 210, 84
+_STYLE = (
+    "text{font:13px system-ui,sans-serif;fill:#1f2933}.t{font-weight:600}.s{font-size:11px;fill:#52606d}"
+    ".b{fill:#fff;stroke:#3e4c59;stroke-width:1.2}.z{fill:#f5f7fa;stroke:#9aa5b1;stroke-dasharray:6 4}"
+    ".a{stroke:#3e4c59;stroke-width:1.4;fill:none;marker-end:url(#arrow)}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One part: where its left upper corner is, its name, and up to three lines about it."""
+
+    key: str
+    x: int
+    y: int
+    title: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A frame around boxes."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    title: str
+
+
+ARROWS = (
+    ("client", "router", "HTTP"),
+    ("router", "engines", "picks a replica"),
+    ("client", "operator", "HTTPS"),
+    ("operator", "engines", "runs"),
+    ("engines", "l2", "TLS"),
+    ("engines", "exporter", "/metrics"),
+    ("exporter", "alarms", "CloudWatch"),
+    ("alarms", "hook", "ALARM"),
+    ("hook", "engines", "replicas"),
+    ("nodes", "engines", "runs"),
+)
+
+
+def picture_of(assembly: Assembly) -> str:
+    """One SVG document of 1200 by 560; text only, no scripts, no outside references."""
+    boxes = tuple(_boxes(assembly))
+    by_key = {box.key: box for box in boxes}
+    parts = [_zone(zone) for zone in _zones(assembly)]
+    parts += [
+        _arrow(by_key[start], by_key[end], label)
+        for start, end, label in ARROWS
+        if start in by_key and end in by_key
+    ]
+    parts += [_box(box) for box in boxes]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="Architecture of {escape(", ".join(assembly.stacks))}"><style>{_STYLE}</style>'
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path d="M0 0L8 4L0 8z" fill="#3e4c59"/></marker></defs>'
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def _boxes(assembly: Assembly) -> Iterator[Box]:
+    objects = objects_of(assembly)
+    deployments = of_kind(objects, "Deployment")
+    endpoints = of_kind(objects, "InferenceEndpointConfig")
+    yield Box("client", 20, 200, "Client", ("OpenAI's HTTP API",))
+    for name, key, x, y in (("router", "router", 300, 200), ("exporter", "exporter", 580, 60)):
+        found = [entry for entry in deployments if _component(entry) == name]
+        if found:
+            yield Box(
+                key,
+                x,
+                y,
+                name.capitalize(),
+                tuple(_replicas(entry["spec"].get("replicas")) for entry in found),
+            )
+    engines = [entry for entry in deployments if _component(entry) == "engine"]
+    if engines or endpoints:
+        lines = tuple(
+            f"{entry['metadata']['name']}: {_replicas(entry['spec'].get('replicas'))}"
+            for entry in (*engines, *endpoints)
+        )
+        yield Box("engines", 580, 200, "vLLM, with L1 in host memory", lines[:3])
+    if endpoints:
+        yield Box("operator", 300, 200, "HyperPod operator", ("router, load balancer",))
+    clusters = assembly.of_type("AWS::SageMaker::Cluster")
+    groups = [group for cluster in clusters for group in cluster.get("InstanceGroups", default=())]
+    if groups:
+        yield Box("nodes", 580, 400, "HyperPod nodes", tuple(map(_group, groups))[:3])
+    for store in assembly.of_type("AWS::ElastiCache::ReplicationGroup"):
+        shards = store.get("NumNodeGroups", default=1)
+        yield Box("l2", 880, 200, "L2: Valkey", (f"{shards} shards of {store.get('CacheNodeType')}",))
+    alarms = assembly.of_type("AWS::CloudWatch::Alarm")
+    if alarms:
+        yield Box("alarms", 880, 60, "CloudWatch", (f"{len(alarms)} alarms",))
+    functions = assembly.of_type("AWS::Lambda::Function")
+    if any("replicas.handler" in str(function.get("Handler")) for function in functions):
+        yield Box("hook", 880, 340, "Hook (Lambda)", ("steps the replicas",))
+
+
+def _component(deployment: dict[str, object]) -> str:
+    metadata = deployment["metadata"]
+    labels = metadata.get("labels", {}) if isinstance(metadata, dict) else {}
+    return str(labels.get("app.kubernetes.io/component", ""))
+
+
+def _replicas(count: object) -> str:
+    return f"{count or 1} replica{'s' if count not in (1, None) else ''}"
+
+
+def _group(group: dict[str, object]) -> str:
+    return f"{group['InstanceCount']} x {group.get('InstanceType', 'several types')}"
+
+
+def _zones(assembly: Assembly) -> Iterator[Zone]:
+    if assembly.of_type("AWS::EC2::VPC"):
+        yield Zone(285, 20, 895, 520, "VPC")
+    if assembly.of_type("AWS::EKS::Cluster"):
+        yield Zone(292, 44, 512, 484, "EKS cluster")
+
+
+def _zone(zone: Zone) -> str:
+    return (
+        f'<rect class="z" x="{zone.x}" y="{zone.y}" width="{zone.width}" height="{zone.height}" rx="8"/>'
+        f'<text class="s" x="{zone.x + 10}" y="{zone.y + 16}">{escape(zone.title)}</text>'
+    )
+
+
+def _box(box: Box) -> str:
+    lines = "".join(
+        f'<text class="s" x="{box.x + 12}" y="{box.y + 42 + 15 * index}">{escape(_cut(line))}</text>'
+        for index, line in enumerate(box.lines)
+    )
+    return (
+        f'<rect class="b" x="{box.x}" y="{box.y}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="6"/>'
+        f'<text class="t" x="{box.x + 12}" y="{box.y + 23}">{escape(_cut(box.title))}</text>{lines}'
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 34 else text[:33] + "…"
+
+
+def _arrow(start: Box, end: Box, label: str) -> str:
+    x1, y1, x2, y2 = _ends(start, end)
+    return (
+        f'<path class="a" d="M{x1} {y1}L{x2} {y2}"/>'
+        f'<text class="s" x="{(x1 + x2) // 2 + 6}" y="{(y1 + y2) // 2 - 6}">{escape(label)}</text>'
+    )
+
+
+def _ends(start: Box, end: Box) -> tuple[int, int, int, int]:
+    """The middles of the two sides that face each other."""
+    middle = _BOX_HEIGHT // 2
+    if end.x >= start.x + _BOX_WIDTH:
+        return start.x + _BOX_WIDTH, start.y + middle, end.x, end.y + middle
+    if end.x + _BOX_WIDTH <= start.x:
+        return start.x, start.y + middle, end.x + _BOX_WIDTH, end.y + middle
+    half = _BOX_WIDTH // 2
+    if end.y > start.y:
+        return start.x + half, start.y + _BOX_HEIGHT, end.x + half, end.y
+    return start.x + half, start.y, end.x + half, end.y + _BOX_HEIGHT

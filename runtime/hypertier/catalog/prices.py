@@ -1,0 +1,94 @@
+"""What AWS charges by the hour or the month for the things that a deployment keeps running.
+
+Only prices with a source stand here; what has none is printed as "unknown", never guessed. AWS publishes no
+price of an instance in a HyperPod cluster that could be read without an account, nor of ElastiCache nodes:
+take yours from the Price List API and hand them in as a file (`-c prices=FILE`, see docs/review.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hypertier.errors import ConfigError, ManifestError
+
+HOURS_PER_MONTH = 730
+
+_US = ("us-east-1", "us-east-2", "us-west-2")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per unit and hour, where the number comes from, and the date it was read there."""
+
+    usd_per_hour: float
+    source: str
+    read_on: date
+
+
+PriceTable = Mapping[tuple[str, str], Price]
+"""(item, region) -> price. An item is a CloudFormation type, or an instance type such as `ml.p5.48xlarge`."""
+
+
+def _rows(item: str, usd_per_hour: float, source: str) -> dict[tuple[str, str], Price]:
+    return {(item, region): Price(usd_per_hour, source, date(2026, 12, 1)) for region in _US}
+
+
+PRICES: PriceTable = {
+    **_rows("AWS::KMS::Key", 1 / HOURS_PER_MONTH, "https://aws.amazon.com/kms/pricing/"),
+    **_rows(
+        "AWS::EC2::NatGateway",
+        0.045,
+        "https://zeonedge.com/en/blog/eliminating-aws-nat-gateway-costs-vpc-endpoints-privatelink-ipv6",
+    ),
+    **_rows(
+        "AWS::EC2::VPCEndpoint",
+        0.01,
+        "https://abd-ulbasit.github.io/bookstore-kubernetes-guide/14-eks-in-production-a-to-z/08-vpc-endpoints-and-egress/",
+    ),
+    **_rows(
+        "AWS::CloudWatch::Dashboard",
+        3 / HOURS_PER_MONTH,
+        "https://www.factualminds.com/blog/amazon-cloudwatch-pricing-metrics-logs-alarms-dashboards.md",
+    ),
+    **_rows("custom metric", 0.30 / HOURS_PER_MONTH, "https://signoz.io/guides/cloudwatch-pricing"),
+}
+
+
+def load_prices(path: Path | str, region: str) -> PriceTable:
+    """Read a team's own prices, for one region: item -> `{usdPerHour, source, date}`, as YAML or JSON.
+
+    Raises:
+        ManifestError: the file cannot be read, or is no mapping.
+        ConfigError: an entry that is no price; names it.
+    """
+    try:
+        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ManifestError(str(path), 1, f"cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ManifestError(str(path), 1, f"is not YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise ManifestError(str(path), 1, "holds no mapping; expected item: {usdPerHour, source, date}")
+    return {(str(item), region): _price(str(item), entry) for item, entry in document.items()}
+
+
+def _price(item: str, entry: Any) -> Price:
+    expected = "{usdPerHour: a number, 0 or more, source: text, date: 2026-12-01}"
+    if not isinstance(entry, dict) or set(entry) != {"usdPerHour", "source", "date"}:
+        raise ConfigError(f"prices.{item}", entry, expected)
+    usd, source, read_on = entry["usdPerHour"], entry["source"], entry["date"]
+    if isinstance(read_on, str):
+        try:
+            read_on = date.fromisoformat(read_on)
+        except ValueError:
+            raise ConfigError(f"prices.{item}.date", read_on, "a date such as 2026-12-01") from None
+    is_number = isinstance(usd, int | float) and not isinstance(usd, bool)
+    if not is_number or not 0 <= usd < 1e6 or not isinstance(source, str) or not isinstance(read_on, date):
+        raise ConfigError(f"prices.{item}", entry, expected)
+    return Price(float(usd), source, read_on)

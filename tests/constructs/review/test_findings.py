@@ -1,0 +1,249 @@
+"""Each section of the review finds what it is there for, and leaves alone what is in order."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+
+from hypertier_cdk.review.access import broad_statements, managed_policies, open_principals
+from hypertier_cdk.review.encryption import encryption_of
+from hypertier_cdk.review.exposure import exposed, outbound
+from hypertier_cdk.review.immutables import CREATE_ONLY, immutables_of
+from hypertier_cdk.review.kubernetes import MANIFEST
+from hypertier_cdk.review.quotas import quotas_of
+from hypertier_cdk.review.templates import Assembly, assembly_of, text_of
+
+
+def one(resource_type: str, **properties: Any) -> Assembly:
+    resource = {
+        "Type": resource_type,
+        "Properties": properties,
+        "Metadata": {"aws:cdk:path": "stack/Part/Resource"},
+    }
+    return assembly_of({"stack": {"Resources": {"Id123": resource}}})
+
+
+def policy(**statement: Any) -> Assembly:
+    document = {"Statement": [{"Effect": "Allow", "Action": "s3:GetObject"} | statement]}
+    return one("AWS::IAM::Policy", PolicyDocument=document)
+
+
+def manifest(*objects: dict[str, Any]) -> Assembly:
+    return one(MANIFEST, Manifest=json.dumps(objects))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param({"Ref": "Vpc"}, "${Vpc}", id="a reference"),
+        pytest.param({"Fn::GetAtt": ["Key", "Arn"]}, "${Key.Arn}", id="an attribute"),
+        pytest.param({"Fn::Join": ["", ["arn:", {"Ref": "P"}, ":x"]]}, "arn:${P}:x", id="a join"),
+        pytest.param({"Fn::ImportValue": "net:Vpc"}, "${net:Vpc}", id="an import"),
+        pytest.param({"a": 1, "b": 2}, '{"a": 1, "b": 2}', id="anything else as JSON"),
+    ],
+)
+def test_a_value_is_written_as_a_person_would(value: Any, text: str) -> None:
+    assert text_of(value) == text
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        pytest.param("*", id="everything"),
+        pytest.param(["arn:aws:s3:::one", "arn:aws:s3:::two/*"], id="one of several"),
+        pytest.param(
+            {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":ecr:*:*:x"]]}, id="inside a join"
+        ),
+    ],
+)
+def test_a_wildcard_is_broad(resource: Any) -> None:
+    (found,) = broad_statements(policy(Resource=resource, Condition={"Bool": {"a": "true"}}))
+
+    assert found.holder == "Part"
+    assert found.actions == ("s3:GetObject",)
+    assert "a" in found.conditions
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param({"Resource": {"Fn::GetAtt": ["Bucket", "Arn"]}}, id="one resource"),
+        pytest.param({"Resource": "*", "Effect": "Deny"}, id="a denial"),
+    ],
+)
+def test_what_is_not_broad_is_left_out(statement: dict[str, Any]) -> None:
+    assert broad_statements(policy(**statement)) == ()
+
+
+def test_everything_but_something_is_broad() -> None:
+    assert broad_statements(policy(NotResource="arn:aws:s3:::one"))
+
+
+def test_policies_of_aws_are_named() -> None:
+    arn = {"Fn::Join": ["", ["arn:", {"Ref": "AWS::Partition"}, ":iam::aws:policy/AmazonEKSClusterPolicy"]]}
+
+    (found,) = managed_policies(one("AWS::IAM::Role", ManagedPolicyArns=[arn]))
+
+    assert found.name == "AmazonEKSClusterPolicy"
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_open"),
+    [
+        pytest.param({"Principal": "*"}, True, id="everybody"),
+        pytest.param({"Principal": {"AWS": "*"}}, True, id="every account"),
+        pytest.param({"Principal": "*", "Condition": {"Bool": {}}}, False, id="with a condition"),
+        pytest.param({"Principal": {"Service": "eks.amazonaws.com"}}, False, id="a service"),
+    ],
+)
+def test_a_policy_open_to_everybody_is_public(statement: dict[str, Any], is_open: bool) -> None:
+    document = {"Statement": {"Effect": "Allow", "Action": "sqs:SendMessage"} | statement}
+
+    assert bool(open_principals(one("AWS::SQS::QueuePolicy", PolicyDocument=document))) is is_open
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "properties"),
+    [
+        pytest.param(
+            "AWS::ElastiCache::ReplicationGroup", {"TransitEncryptionEnabled": True}, id="L2 at rest"
+        ),
+        pytest.param(
+            "AWS::ElastiCache::ReplicationGroup", {"AtRestEncryptionEnabled": True}, id="L2 in transit"
+        ),
+        pytest.param("AWS::SNS::Topic", {}, id="a topic without a key"),
+        pytest.param("AWS::SQS::Queue", {"SqsManagedSseEnabled": False}, id="a queue that says no"),
+    ],
+)
+def test_what_is_not_encrypted_is_open(resource_type: str, properties: dict[str, Any]) -> None:
+    assert [entry.is_open for entry in encryption_of(one(resource_type, **properties))] == [True]
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "properties"),
+    [
+        pytest.param(
+            "AWS::ElastiCache::ReplicationGroup",
+            {
+                "AtRestEncryptionEnabled": True,
+                "TransitEncryptionEnabled": True,
+                "KmsKeyId": {"Fn::GetAtt": ["Key", "Arn"]},
+            },
+            id="L2",
+        ),
+        pytest.param("AWS::SNS::Topic", {"KmsMasterKeyId": {"Fn::GetAtt": ["Key", "Arn"]}}, id="a topic"),
+        pytest.param(
+            "AWS::EKS::Cluster",
+            {"EncryptionConfig": [{"Provider": {"KeyArn": {"Fn::GetAtt": ["Key", "Arn"]}}}]},
+            id="Kubernetes secrets",
+        ),
+    ],
+)
+def test_a_customer_key_is_named(resource_type: str, properties: dict[str, Any]) -> None:
+    (entry,) = encryption_of(one(resource_type, **properties))
+
+    assert entry.at_rest == "customer key ${Key.Arn}"
+    assert not entry.is_open
+
+
+@pytest.mark.parametrize(
+    "assembly",
+    [
+        pytest.param(
+            one(
+                "AWS::EC2::SecurityGroup", SecurityGroupIngress=[{"CidrIp": "0.0.0.0/0", "IpProtocol": "-1"}]
+            ),
+            id="a security group",
+        ),
+        pytest.param(
+            one(
+                "AWS::EC2::SecurityGroupIngress", CidrIpv6="::/0", IpProtocol="tcp", FromPort=443, ToPort=443
+            ),
+            id="a rule of IPv6",
+        ),
+        pytest.param(
+            one("AWS::EKS::Cluster", ResourcesVpcConfig={"EndpointPublicAccess": True}), id="EKS's API"
+        ),
+        pytest.param(one("AWS::EKS::Cluster", ResourcesVpcConfig={}), id="EKS's API by default"),
+        pytest.param(one("AWS::Lambda::Url", AuthType="NONE"), id="a function's URL"),
+        pytest.param(one("AWS::S3::Bucket"), id="a bucket that blocks nothing"),
+        pytest.param(one("AWS::EC2::Subnet", MapPublicIpOnLaunch=True), id="a public subnet"),
+        pytest.param(
+            one("AWS::ElasticLoadBalancingV2::LoadBalancer", Scheme="internet-facing"), id="a load balancer"
+        ),
+        pytest.param(
+            manifest({"kind": "Service", "metadata": {"name": "r"}, "spec": {"type": "LoadBalancer"}}),
+            id="a Kubernetes service",
+        ),
+    ],
+)
+def test_a_way_in_from_the_internet_is_public(assembly: Assembly) -> None:
+    assert len(exposed(assembly)) == 1
+
+
+@pytest.mark.parametrize(
+    "assembly",
+    [
+        pytest.param(
+            one("AWS::EC2::SecurityGroup", SecurityGroupIngress=[{"CidrIp": "10.0.0.0/16"}]), id="the network"
+        ),
+        pytest.param(
+            one("AWS::EC2::SecurityGroup", SecurityGroupEgress=[{"CidrIp": "0.0.0.0/0"}]), id="a way out"
+        ),
+        pytest.param(
+            one("AWS::EKS::Cluster", ResourcesVpcConfig={"EndpointPublicAccess": False}), id="a private API"
+        ),
+        pytest.param(
+            manifest({"kind": "Service", "metadata": {"name": "r"}, "spec": {"type": "ClusterIP"}}),
+            id="a service inside",
+        ),
+    ],
+)
+def test_what_stays_inside_is_not_public(assembly: Assembly) -> None:
+    assert exposed(assembly) == ()
+
+
+def test_a_nat_gateway_is_a_way_out() -> None:
+    assert len(outbound(one("AWS::EC2::NatGateway"))) == 1
+
+
+def test_properties_that_are_set_and_fixed_are_listed() -> None:
+    (found,) = immutables_of(
+        one("AWS::SageMaker::Cluster", ClusterName="a", VpcConfig={}, NodeRecovery="None")
+    )
+
+    assert found.properties == ("ClusterName", "VpcConfig")
+    assert "destroy" in found.note
+
+
+def test_an_endpoint_s_routing_is_fixed() -> None:
+    (found,) = immutables_of(manifest({"kind": "InferenceEndpointConfig", "metadata": {"name": "llama"}}))
+
+    assert found.what == "InferenceEndpointConfig llama"
+
+
+@pytest.mark.parametrize("resource_type", CREATE_ONLY)
+def test_cloudformation_s_schema_agrees_that_it_is_fixed(resource_type: str) -> None:
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", resource_type).schema
+    create_only = {path.removeprefix("/properties/") for path in schema["createOnlyProperties"]}
+
+    assert set(CREATE_ONLY[resource_type]) <= create_only
+
+
+def test_a_quota_adds_up_the_groups_of_one_type() -> None:
+    groups = [
+        {"InstanceGroupName": "a", "InstanceType": "ml.p5.48xlarge", "InstanceCount": 7},
+        {"InstanceGroupName": "b", "InstanceType": "ml.p5.48xlarge", "InstanceCount": 1},
+        {"InstanceGroupName": "c", "InstanceType": "ml.m5.4xlarge", "InstanceCount": 3},
+    ]
+
+    quotas = quotas_of(one("AWS::SageMaker::Cluster", InstanceGroups=groups))
+
+    assert {quota.name: quota.needed for quota in quotas} == {
+        "ml.m5.4xlarge for cluster usage": 3,
+        "ml.p5.48xlarge for cluster usage": 8,
+        "instances of one HyperPod cluster": 11,
+    }

@@ -1,0 +1,99 @@
+"""The page is written in three forms that say the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from hypertier_cdk.review.kubernetes import MANIFEST
+from hypertier_cdk.review.page import Review, review_of, to_json, to_markdown, to_text, write_review
+from hypertier_cdk.review.templates import assembly_of
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def workload(component: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/component": component}
+    return {"kind": "Deployment", "metadata": {"name": component, "labels": labels}, "spec": {"replicas": 2}}
+
+
+TEMPLATE: dict[str, Any] = {
+    "Resources": {
+        "Cluster": {
+            "Type": "AWS::SageMaker::Cluster",
+            "Properties": {
+                "ClusterName": "it|has a bar",
+                "InstanceGroups": [
+                    {"InstanceGroupName": "gpu", "InstanceType": "ml.p5.48xlarge", "InstanceCount": 7}
+                ],
+            },
+        },
+        "Topic": {"Type": "AWS::SNS::Topic"},
+        "Manifest": {
+            "Type": MANIFEST,
+            "Properties": {"Manifest": json.dumps([workload("engine"), workload("router")])},
+        },
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def review() -> Review:
+    return review_of("reference", assembly_of({"a<b": TEMPLATE}), "us-west-2")
+
+
+def test_the_page_has_every_section(review: Review) -> None:
+    page = to_markdown(review)
+
+    heads = [line for line in page.splitlines() if line.startswith("## ")]
+    assert heads == [
+        "## Bill",
+        "## Access broader than one resource",
+        "## Encryption",
+        "## Public",
+        "## Cannot change once deployed",
+        "## Quotas to ask for",
+    ]
+    assert "| ml.p5.48xlarge | 7 nodes | unknown | unknown |" in page
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(review: Review) -> None:
+    tables = to_markdown(review).split("\n\n")
+
+    for table in (block for block in tables if block.startswith("| ")):
+        cells = {line.replace("\\|", "").count("|") for line in table.splitlines()}
+        assert len(cells) == 1, table
+
+
+def test_the_short_form_names_what_is_open_and_unknown(review: Review) -> None:
+    text = to_text(review, "cdk.out")
+
+    assert "no known price: ml.p5.48xlarge" in text
+    assert "not encrypted: Topic: messages" in text
+    assert "ml.p5.48xlarge for cluster usage: 7" in text
+    assert text.splitlines()[-1].endswith("cdk.out/review.md")
+
+
+def test_the_picture_draws_what_is_there_and_nothing_else(review: Review) -> None:
+    picture = ElementTree.fromstring(review.picture)
+
+    titles = {node.text for node in picture.iter(f"{SVG}text") if node.get("class") == "t"}
+    assert titles == {"Client", "Router", "vLLM, with L1 in host memory", "HyperPod nodes"}
+
+
+def test_the_three_files_stand_beside_the_templates(tmp_path: Path) -> None:
+    (tmp_path / "a.template.json").write_text(json.dumps(TEMPLATE))
+    artifact = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "a.template.json"}}
+    other = {"type": "cdk:tree", "properties": {"file": "tree.json"}}
+    (tmp_path / "manifest.json").write_text(json.dumps({"artifacts": {"a": artifact, "Tree": other}}))
+
+    review = write_review(tmp_path, "reference", "us-west-2")
+
+    assert json.loads((tmp_path / "review.json").read_text()) == json.loads(json.dumps(to_json(review)))
+    assert (tmp_path / "review.md").read_text() == to_markdown(review)
+    assert (tmp_path / "review.svg").read_text() == review.picture
+    assert review.stacks == ("a",)

@@ -1,0 +1,67 @@
+"""A price has a source and a date; a team's own are read from a file."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from hypertier.catalog.prices import PRICES, Price, load_prices
+from hypertier.errors import ConfigError, ManifestError
+
+
+@pytest.mark.parametrize("key", PRICES, ids=" in ".join)
+def test_every_price_says_where_it_was_read(key: tuple[str, str]) -> None:
+    price = PRICES[key]
+
+    assert price.usd_per_hour > 0
+    assert price.source.startswith("https://")
+    assert price.read_on <= date(2026, 12, 1)
+
+
+def test_own_prices_are_read_for_the_region(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("ml.p5.48xlarge: {usdPerHour: 60, source: our contract, date: 2026-11-30}\n")
+
+    prices = load_prices(file, "us-west-2")
+
+    assert prices == {("ml.p5.48xlarge", "us-west-2"): Price(60.0, "our contract", date(2026, 11, 30))}
+
+
+@pytest.mark.parametrize(
+    ("entry", "setting"),
+    [
+        pytest.param("60", "prices.ml.g5.xlarge", id="a bare number"),
+        pytest.param("{usdPerHour: -1, source: a, date: 2026-11-30}", "prices.ml.g5.xlarge", id="negative"),
+        pytest.param("{usdPerHour: true, source: a, date: 2026-11-30}", "prices.ml.g5.xlarge", id="a truth"),
+        pytest.param("{usdPerHour: 1, source: a}", "prices.ml.g5.xlarge", id="no date"),
+        pytest.param(
+            '{usdPerHour: 1, source: a, date: "May"}', "prices.ml.g5.xlarge.date", id="no real date"
+        ),
+        pytest.param(
+            "{usdPerHour: .nan, source: a, date: 2026-11-30}", "prices.ml.g5.xlarge", id="not a number"
+        ),
+    ],
+)
+def test_what_is_no_price_is_refused_by_name(entry: str, setting: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(f"ml.g5.xlarge: {entry}\n")
+
+    with pytest.raises(ConfigError) as refused:
+        load_prices(file, "us-west-2")
+
+    assert refused.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param("[1]", id="a list"), pytest.param("{", id="no YAML"), pytest.param(None, id="no file")],
+)
+def test_what_is_no_table_is_refused(text: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    if text is not None:
+        file.write_text(text)
+
+    with pytest.raises(ManifestError):
+        load_prices(file, "us-west-2")
