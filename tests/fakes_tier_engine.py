@@ -1,0 +1,97 @@
+"""Real engines for tests: each a process with vLLM, L1 and L2, told by a line what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+from fakes_tier import RealValkey
+
+MIB = 2**20
+PATIENT = {"lookup_deadline_ms": 20_000, "io_timeout_ms": 20_000, "stripe_bytes": 64 * 1024}
+
+
+class Engine:
+    """One engine, a process of its own. Chunks are 64 tokens, 256 KiB, in stripes of less than 64 KiB."""
+
+    def __init__(self, path: Path, wish: dict[str, Any]) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.connect(str(path))
+        self._stream = self._socket.makefile("rw")
+        self.pid = int(self._ask(wish))
+
+    def generate(self, *prompts: str, num_tokens: int = 24, salt: str | None = None) -> list[list[int]]:
+        """The tokens of the most likely continuation of each prompt."""
+        outputs = self._ask({"generate": prompts, "num_tokens": num_tokens, "salt": salt})
+        self.cached = [output["cached"] for output in outputs]
+        return [output["tokens"] for output in outputs]
+
+    def forget(self, what: str = "all") -> None:
+        """Empty vLLM's prefix cache, and, with "all", L1; waits for what is being moved to and from L2."""
+        assert self._ask({"reset": what})
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A metric's sum over the samples that have these labels."""
+        samples = self._ask({"metric": name})
+        return sum(value for its_labels, value in samples if labels.items() <= its_labels.items())
+
+    def kill(self) -> None:
+        """End it as the kernel does when memory runs out."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        self._socket.close()
+
+    def _ask(self, command: dict[str, Any]) -> Any:
+        print(json.dumps(command), file=self._stream, flush=True)
+        line = self._stream.readline()
+        assert line, "the engine ended; its log is printed when its host ends"
+        return json.loads(line)
+
+
+class EngineHost:
+    """Starts engines."""
+
+    def __init__(self, path: Path, model: Path) -> None:
+        self._path = path
+        self._model = model
+        self._engines: list[Engine] = []
+
+    def start(self, url: str | None, kv_cache_bytes: int = 64 * MIB, **tier: Any) -> Engine:
+        """Start an engine with L2 at `url`, None for one without any cache but vLLM's own."""
+        wish = {
+            "model": str(self._model),
+            "url": url,
+            "l1_bytes": 64 * MIB,
+            "kv_cache_bytes": kv_cache_bytes,
+            "tier": PATIENT | tier,
+        }
+        engine = Engine(self._path, wish)
+        self._engines.append(engine)
+        return engine
+
+    def close(self) -> None:
+        """End all engines."""
+        for engine in self._engines:
+            engine.close()
+
+
+def stored_by(
+    engine: Engine, valkey: RealValkey, prompt: str, salt: str | None = None
+) -> dict[bytes, list[bytes]]:
+    """Let an engine answer and tell what that added to L2: for each chunk the names of its stripes."""
+    before = set(valkey.keys())
+    engine.generate(prompt, salt=salt)
+    engine.forget()
+    chunks: dict[bytes, list[bytes]] = {}
+    for name in sorted(set(valkey.keys()) - before, key=lambda name: int(name.rpartition(b":")[2])):
+        chunks.setdefault(name.rpartition(b":")[0], []).append(name)
+    return chunks

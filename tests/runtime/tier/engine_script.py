@@ -1,0 +1,94 @@
+"""Engines with L1 and L2, for `test_real_engine`: imports vLLM once, then each connection gets an engine in a
+process of its own. Listens on the Unix socket that is named as the first argument.
+
+The first line of a connection is JSON with `model`, `url` (null: no cache at all), `l1_bytes`, and `tier`,
+settings to add; it is answered by the engine's process id. Every later line is a command, answered by a line:
+
+{"generate": [PROMPT, ...], "num_tokens": 24, "salt": null}
+                                   tokens, cached prompt tokens of each prompt
+{"reset": "gpu"}                   forget vLLM's prefix cache; "all" forgets L1 as well
+{"metric": NAME}                   labels and value of each sample of a metric
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+import prometheus_client
+from vllm import LLM, SamplingParams
+
+from hypertier.tier.launch import CacheSettings, kv_transfer_config
+
+
+def main() -> None:
+    """Wait for connections until the parent ends, which closes standard input."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(sys.argv[1])
+        listener.listen()
+        while True:
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                serve(connection)
+                os._exit(0)
+            connection.close()
+
+
+def serve(connection: socket.socket) -> None:
+    """Be one engine."""
+    with connection, connection.makefile("rw") as stream:
+        engine = build(json.loads(stream.readline()))
+        print(os.getpid(), file=stream, flush=True)
+        for line in stream:
+            print(json.dumps(answer(engine, json.loads(line))), file=stream, flush=True)
+
+
+def build(wish: dict[str, Any]) -> LLM:
+    """Load the model, with or without L1 and L2."""
+    config: dict[str, Any] | None = None
+    if wish["url"] is not None:
+        os.environ["HYPERTIER_L2_URL"] = wish["url"]
+        config = kv_transfer_config(CacheSettings(wish["l1_bytes"], wish["url"], blocks_per_chunk=2))
+        config["kv_connector_extra_config"]["secondary_tiers"][0] |= wish["tier"]
+    return LLM(
+        model=wish["model"],
+        dtype="float32",
+        max_model_len=4096,
+        block_size=32,
+        enforce_eager=True,
+        kv_cache_memory_bytes=wish.get("kv_cache_bytes", 64 * 1024 * 1024),
+        kv_transfer_config=config,
+        disable_log_stats=False,
+        seed=0,
+    )
+
+
+def answer(engine: LLM, command: dict[str, Any]) -> Any:
+    """Carry out one command."""
+    if "generate" in command:
+        sampling = SamplingParams(temperature=0.0, max_tokens=command["num_tokens"], ignore_eos=True)
+        prompts = [{"prompt": text, "cache_salt": command["salt"]} for text in command["generate"]]
+        outputs = engine.generate(prompts, sampling, use_tqdm=False)
+        return [
+            {"tokens": list(output.outputs[0].token_ids), "cached": output.num_cached_tokens}
+            for output in outputs
+        ]
+    if "reset" in command:
+        return engine.reset_prefix_cache(reset_connector=command["reset"] == "all")
+    return [
+        (sample.labels, sample.value)
+        for family in prometheus_client.REGISTRY.collect()
+        for sample in family.samples
+        if sample.name == command["metric"]
+    ]
+
+
+if __name__ == "__main__":
+    main()

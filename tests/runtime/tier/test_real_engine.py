@@ -1,0 +1,112 @@
+"""A real vLLM on this CPU with a real Valkey: what the cache gives back, the model takes for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fakes_tier import RealValkey
+from fakes_tier_engine import Engine, EngineHost, stored_by
+
+from hypertier.tier.entry import HEADER_BYTES, seal
+
+pytestmark = pytest.mark.engine
+
+CHUNK_TOKENS = 64
+DOCUMENT = "Keys and values of a prompt need computing once, then they can be looked up. " * 11
+PROMPTS = tuple(f"{name}: {DOCUMENT}" for name in ("first", "second", "third"))  # a token is a byte
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RealValkey]:
+    with RealValkey() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def writer(engine_host: EngineHost, valkey: RealValkey) -> Engine:
+    return engine_host.start(valkey.url)
+
+
+@pytest.fixture(scope="module")
+def reader(engine_host: EngineHost, valkey: RealValkey) -> Engine:
+    return engine_host.start(valkey.url)
+
+
+def in_whole_chunks(*prompts: str) -> list[int]:
+    """How many tokens of each prompt whole chunks cover."""
+    return [len(prompt) // CHUNK_TOKENS * CHUNK_TOKENS for prompt in prompts]
+
+
+def test_another_process_loads_what_one_stored_and_says_the_same_as_without_a_cache(
+    plain_engine: Engine, writer: Engine, reader: Engine
+) -> None:
+    computed = plain_engine.generate(*PROMPTS)
+    cached_on_gpu = plain_engine.generate(*PROMPTS)
+    writer.generate(*PROMPTS)
+    writer.forget()
+
+    loaded = reader.generate(*PROMPTS)
+
+    assert loaded == cached_on_gpu == computed
+    assert reader.cached == in_whole_chunks(*PROMPTS)
+    assert reader.metric("vllm:prompt_tokens_cached_by_source_total", source="disk") == sum(
+        in_whole_chunks(*PROMPTS)
+    )
+    assert reader.metric("hypertier_l2_integrity_failures_total") == 0
+    assert reader.metric("hypertier_l2_up") == 1
+
+
+def test_what_is_loaded_is_what_attention_reads(
+    plain_engine: Engine, writer: Engine, reader: Engine, valkey: RealValkey
+) -> None:
+    computed = plain_engine.generate(PROMPTS[0])
+    chunks = stored_by(writer, valkey, PROMPTS[0], salt="turned")
+    for names in chunks.values():
+        turn_signs(valkey, names)
+
+    loaded = reader.generate(PROMPTS[0], salt="turned")
+
+    assert reader.cached == in_whole_chunks(PROMPTS[0])
+    assert loaded != computed
+
+
+def test_tenants_never_hit_what_another_stored(writer: Engine, reader: Engine, valkey: RealValkey) -> None:
+    stored_by(writer, valkey, PROMPTS[1], salt="tenant a")
+
+    reader.generate(PROMPTS[1], salt="tenant b")
+    of_another = reader.cached
+    reader.generate(PROMPTS[1], salt="tenant a")
+    of_its_own = reader.cached
+
+    assert (of_another, of_its_own) == ([0], in_whole_chunks(PROMPTS[1]))
+
+
+def test_no_request_fails_when_valkey_is_killed(plain_engine: Engine, engine_host: EngineHost) -> None:
+    prompts = [f"{i} {DOCUMENT}" for i in range(4)]
+    computed = [plain_engine.generate(prompt) for prompt in prompts]
+    with RealValkey() as valkey:
+        engine = engine_host.start(valkey.url)
+        stored_by(engine, valkey, prompts[0])
+        before = engine.generate(prompts[0])
+        engine.forget()
+
+        valkey.kill()
+        after = [engine.generate(prompt) for prompt in prompts]
+
+    assert [before, *after] == [computed[0], *computed]
+    assert engine.metric("hypertier_l2_up") == 0
+    assert engine.metric("hypertier_l2_circuit_open_total") > 0
+
+
+def turn_signs(valkey: RealValkey, names: list[bytes]) -> None:
+    """Turn the sign of every number of a chunk and seal it as if it had been stored so."""
+    with valkey.client() as client:
+        values = [client.get(name) for name in names]
+        payload = bytearray(b"".join(values)[HEADER_BYTES:])
+        payload[3::4] = bytes(byte ^ 0x80 for byte in payload[3::4])  # float32, little endian
+        namespace, key = (bytes.fromhex(part.decode()) for part in names[0].split(b":")[1:3])
+        left = seal(namespace, key, memoryview(payload), len(names)) + payload
+        for name, value in zip(names, values, strict=True):
+            client.set(name, left[: len(value)])
+            left = left[len(value) :]
