@@ -1,0 +1,108 @@
+"""`hypertier exporter`: the engines' metrics into CloudWatch, where alarms can watch them."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+
+import click
+
+from hypertier.errors import ConfigError
+
+
+@click.command(
+    "exporter",
+    epilog="Example: hypertier exporter --endpoint contracts --region us-west-2 "
+    "--discover dns://contracts-engine-headless.inference.svc:8000",
+)
+@click.option(
+    "--endpoint", required=True, metavar="NAME", help="The endpoint's name, dimension of every series."
+)
+@click.option(
+    "--discover",
+    metavar="dns://HOST:PORT",
+    help="Every address of HOST is an engine on PORT (headless Service).",
+)
+@click.option(
+    "--replica", "replicas", multiple=True, metavar="URL", help="http://HOST:PORT of an engine; repeatable."
+)
+@click.option("--region", required=True, envvar="AWS_REGION", show_envvar=True, help="CloudWatch's region.")
+@click.option("--namespace", default="Hypertier", show_default=True, help="CloudWatch's namespace.")
+@click.option("--interval", default=60.0, show_default=True, help="Seconds from one data point to the next.")
+@click.option("--timeout", default=5.0, show_default=True, help="Seconds that one replica gets to answer.")
+@click.option(
+    "--l1/--no-l1",
+    default=True,
+    show_default=True,
+    help="Whether the engines have an L1; without one, its metric is not missed.",
+)
+@click.option(
+    "--listen", default="0.0.0.0:9400", show_default=True, help="HOST:PORT of /health; port 0 is a free one."
+)
+def command(
+    endpoint: str,
+    discover: str | None,
+    replicas: tuple[str, ...],
+    region: str,
+    namespace: str,
+    interval: float,
+    timeout: float,
+    l1: bool,
+    listen: str,
+) -> None:
+    """Read every replica's /metrics each interval and publish the endpoint's series to CloudWatch.
+
+    Ends with 0 on SIGTERM. Credentials come from the environment, as for every AWS client.
+    """
+    from hypertier.exporter.cloudwatch import CloudWatch
+    from hypertier.exporter.discovery import by_dns, fixed
+    from hypertier.exporter.exporter import Exporter
+    from hypertier.exporter.metrics import NEEDS_L1
+    from hypertier.exporter.probe import health_server
+
+    if bool(discover) == bool(replicas):
+        got = f"{discover} and {len(replicas)} --replica" if discover else None
+        raise ConfigError("--discover", got, "either --discover dns://HOST:PORT or --replica URL, not both")
+    if interval < 1:
+        raise ConfigError(
+            "--interval", interval, "1 or more: seconds; CloudWatch keeps one value a second at most"
+        )
+    if not 0 < timeout <= interval:
+        raise ConfigError("--timeout", timeout, f"more than 0 and at most --interval {interval:g}")
+    find = by_dns(discover) if discover else fixed(replicas)
+    address = parse_listen(listen)
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    exporter = Exporter(
+        find,
+        CloudWatch(endpoint, namespace, region),
+        interval_seconds=interval,
+        timeout_seconds=timeout,
+        ignore=frozenset() if l1 else NEEDS_L1,
+    )
+    with health_server(address, exporter.health) as port:
+        logging.getLogger("hypertier.exporter").info(
+            "publishing %s to CloudWatch %s in %s every %g s; /health on port %d",
+            endpoint,
+            namespace,
+            region,
+            interval,
+            port,
+        )
+        exporter.run(stop)
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Read HOST:PORT, an IPv6 host in brackets.
+
+    Raises:
+        ConfigError: `text` has another form.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError("--listen", text, "HOST:PORT, such as 0.0.0.0:9400; port 0 takes a free one")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,1 @@
+"""From the engines' /metrics to CloudWatch series that an alarm can watch."""

@@ -1,0 +1,57 @@
+"""Where the replicas are: a fixed list, or every address of a headless Service."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+from hypertier.errors import ConfigError, ScrapeError
+
+Discover = Callable[[], list[str]]
+"""Gives the replicas' URLs; raises ScrapeError where they cannot be known."""
+
+
+def fixed(urls: Sequence[str]) -> Discover:
+    """Return a discovery of exactly `urls`.
+
+    Raises:
+        ConfigError: one is no http or https URL of a host.
+    """
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ConfigError("--replica", url, "http://HOST:PORT of an engine; /metrics is added to it")
+    replicas = sorted({url.rstrip("/") for url in urls})
+    return lambda: replicas
+
+
+def by_dns(target: str) -> Discover:
+    """Return a discovery of every address that HOST of `dns://HOST:PORT` has at the time of asking.
+
+    Raises:
+        ConfigError: `target` has another form.
+    """
+    expected = "dns://HOST:PORT, HOST a headless Service and PORT the engines' port"
+    parts = urlsplit(target)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    host = parts.hostname
+    if parts.scheme != "dns" or not host or not port or parts.path:
+        raise ConfigError("--discover", target, expected)
+
+    def resolve() -> list[str]:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ScrapeError(f"{target} cannot be resolved: {error}") from error
+        addresses = {str(sockaddr[0]) for *_, sockaddr in found}
+        return sorted(f"http://{_bracketed(address)}:{port}" for address in addresses)
+
+    return resolve
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

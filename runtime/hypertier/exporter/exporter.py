@@ -1,0 +1,148 @@
+"""The loop: find the replicas, read them all at once, publish what they say, wait; no failure ends it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from hypertier.errors import PublishError, ScrapeError
+from hypertier.exporter.discovery import Discover
+from hypertier.exporter.scrape import Scrape, fetch_metrics, parse_metrics
+from hypertier.exporter.series import DataPoint, endpoint_data, missing_names
+
+MAX_PARALLEL_SCRAPES = 32
+NUM_LATE_INTERVALS = 3
+
+logger = logging.getLogger(__name__)
+
+
+class Publisher(Protocol):
+    """Where data points go; `cloudwatch.CloudWatch` is one."""
+
+    def publish(self, data: Sequence[DataPoint], at: datetime) -> None:
+        """Write all of `data`, or raise PublishError."""
+
+
+@dataclass
+class Health:
+    """What `/health` shows. Times are ISO 8601, in UTC; empty for never."""
+
+    healthy: bool = True
+    cycles: int = 0
+    replicas: int = 0
+    discovery_failures: int = 0
+    scrape_failures: int = 0
+    publish_failures: int = 0
+    metrics_missing: tuple[str, ...] = ()
+    last_published: str = ""
+
+
+class Exporter:
+    """Publishes one endpoint's series every `interval_seconds`.
+
+    A replica that cannot be read, a name that cannot be resolved and a CloudWatch that takes nothing are
+    counted, logged, and tried again at the next interval. `clock` tells the time of the data, `monotonic` the
+    time passed.
+    """
+
+    def __init__(
+        self,
+        discover: Discover,
+        publisher: Publisher,
+        *,
+        interval_seconds: float = 60.0,
+        timeout_seconds: float = 5.0,
+        ignore: frozenset[str] = frozenset(),
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._discover = discover
+        self._publisher = publisher
+        self._interval_seconds = interval_seconds
+        self._timeout_seconds = timeout_seconds
+        self._ignore = ignore
+        self._clock = clock
+        self._monotonic = monotonic
+        self._last: dict[str, Scrape] = {}
+        self._missing: frozenset[str] = frozenset()
+        self._health = Health()
+        self._last_cycle = monotonic()
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set; the cycles keep their distance however long one takes."""
+        due = self._monotonic()
+        while not stop.is_set():
+            self.step()
+            due = max(due + self._interval_seconds, self._monotonic())
+            stop.wait(due - self._monotonic())
+
+    def step(self) -> None:
+        """Do one cycle: discover, scrape, publish."""
+        at = self._clock()
+        urls = self._find()
+        now = self._scrape(urls or [])
+        # What could not be read or found keeps its last counters: its next scrape has something to compare.
+        before = {url: scrape for url, scrape in self._last.items() if urls is None or url in urls}
+        self._report_missing(missing_names(now.values(), self._ignore))
+        data = endpoint_data(before, now, num_failed=len(urls or []) - len(now), ignore=self._ignore)
+        try:
+            self._publisher.publish(data, at)
+        except PublishError as error:
+            self._health.publish_failures += 1
+            logger.warning("%s", error)
+        else:
+            self._health.last_published = at.isoformat()
+        self._last = before | now
+        self._health.replicas = len(now)
+        self._health.cycles += 1
+        self._last_cycle = self._monotonic()
+
+    def health(self) -> dict[str, object]:
+        """Return what `/health` shows; `healthy` is false when the loop has missed three intervals.
+
+        A CloudWatch that takes nothing does not make the exporter unhealthy: a restart would not help.
+        """
+        late = self._monotonic() - self._last_cycle
+        self._health.healthy = late <= NUM_LATE_INTERVALS * self._interval_seconds
+        return asdict(self._health)
+
+    def _find(self) -> list[str] | None:
+        """The replicas' URLs, or None where they cannot be known."""
+        try:
+            return self._discover()
+        except ScrapeError as error:
+            self._health.discovery_failures += 1
+            logger.warning("%s", error)
+            return None
+
+    def _scrape(self, urls: Sequence[str]) -> dict[str, Scrape]:
+        if not urls:
+            return {}
+        with ThreadPoolExecutor(min(len(urls), MAX_PARALLEL_SCRAPES), "scrape") as pool:
+            found = pool.map(self._scrape_one, urls)
+            return {url: scrape for url, scrape in zip(urls, found, strict=True) if scrape is not None}
+
+    def _scrape_one(self, url: str) -> Scrape | None:
+        try:
+            return parse_metrics(fetch_metrics(url, self._timeout_seconds))
+        except ScrapeError as error:
+            self._health.scrape_failures += 1
+            logger.warning("%s %s", url, error)
+            return None
+
+    def _report_missing(self, missing: frozenset[str]) -> None:
+        """Say loudly, once, which names are missing, and once when they are back."""
+        for name in sorted(missing - self._missing):
+            logger.error(
+                "replicas have no metric %s: a series stays empty; is this another vLLM version?", name
+            )
+        for name in sorted(self._missing - missing):
+            logger.info("replicas have the metric %s again", name)
+        self._missing = missing
+        self._health.metrics_missing = tuple(sorted(missing))

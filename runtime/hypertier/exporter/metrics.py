@@ -1,0 +1,64 @@
+"""Every metric name of the exporter: what it reads from vLLM, and what it writes to CloudWatch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VLLM_VERSION = "0.32.0"
+"""The version whose sources and whose recorded /metrics the names below were checked with on 2026-12-01.
+
+`vllm/v1/metrics/loggers.py` and `vllm/v1/kv_offload/cpu/common.py` at
+https://github.com/vllm-project/vllm/tree/v0.32.0; a counter's sample has `_total` behind the name used there.
+"""
+
+L1_USAGE = "vllm:kv_offload_cpu_cache_usage_perc"
+KV_CACHE_USAGE = "vllm:kv_cache_usage_perc"
+EXTERNAL_QUERIES = "vllm:external_prefix_cache_queries_total"
+EXTERNAL_HITS = "vllm:external_prefix_cache_hits_total"
+REQUESTS_WAITING = "vllm:num_requests_waiting"
+
+VLLM_METRICS = {
+    L1_USAGE: "share of L1 that transfers hold pinned now, 0.0 to 1.0; no sample before the first request",
+    KV_CACHE_USAGE: "share of the GPU's KV cache that is in use, 0.0 to 1.0",
+    EXTERNAL_QUERIES: "tokens that were looked up in L1 and L2",
+    EXTERNAL_HITS: "tokens that were found in L1 or L2",
+    REQUESTS_WAITING: "requests that wait to be scheduled",
+}
+NEEDS_L1 = frozenset({L1_USAGE})
+"""What an engine without L1 does not have; `--no-l1` stops the exporter from missing it."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One CloudWatch metric: its name and unit, and what one data point says."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+L1_USAGE_RATIO = Series(
+    "L1UsageRatio", "None", "share of L1 pinned by transfers, one value per replica, 0.0 to 1.0"
+)
+KV_CACHE_USAGE_RATIO = Series(
+    "KvCacheUsageRatio", "None", "share of the GPU's KV cache in use, one value per replica, 0.0 to 1.0"
+)
+EXTERNAL_HIT_RATIO = Series(
+    "ExternalHitRatio", "None", "tokens found in L1 or L2 per token looked up there since the last data point"
+)
+QUEUED_REQUESTS = Series("QueuedRequests", "Count", "requests waiting, all replicas together")
+REPLICAS_SCRAPED = Series("ReplicasScraped", "Count", "replicas whose /metrics was read")
+REPLICAS_FAILED = Series("ReplicasFailed", "Count", "replicas found whose /metrics could not be read")
+METRICS_MISSING = Series(
+    "MetricsMissing",
+    "Count",
+    "metrics of vLLM, of the five read, that a replica does not have; summed over replicas",
+)
+SERIES_ABSENT = Series(
+    "SeriesAbsent", "Count", "series of the first four that had no data point, since nothing told their value"
+)
+
+WATCHED_SERIES = (L1_USAGE_RATIO, KV_CACHE_USAGE_RATIO, EXTERNAL_HIT_RATIO, QUEUED_REQUESTS)
+SERIES = (*WATCHED_SERIES, REPLICAS_SCRAPED, REPLICAS_FAILED, METRICS_MISSING, SERIES_ABSENT)
+DIMENSION = "Endpoint"
+"""Every series carries this one dimension: the endpoint's name."""

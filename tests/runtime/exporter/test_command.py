@@ -1,0 +1,97 @@
+"""The command as a pod runs it, against engines and a CloudWatch on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import boto3
+import pytest
+from click.testing import CliRunner
+from fakes_exporter import metrics_server, recorded
+from fakes_moto import REGION, aws_environment, moto_server
+
+from hypertier.cli.exporter import command, parse_listen
+from hypertier.errors import ConfigError
+
+BASE = ["--endpoint", "contracts", "--region", REGION]
+REPLICA = ["--replica", "http://127.0.0.1:9"]
+
+
+def test_it_publishes_until_sigterm_and_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    with moto_server() as url, metrics_server(recorded("busy")) as server:
+        for name, value in aws_environment(url).items():
+            monkeypatch.setenv(name, value)
+        options = [
+            *BASE,
+            "--replica",
+            server.url,
+            "--listen",
+            "127.0.0.1:0",
+            "--interval",
+            "1",
+            "--timeout",
+            "1",
+        ]
+        run = "from hypertier.cli.main import main; main()"
+        with subprocess.Popen(
+            [sys.executable, "-c", run, "exporter", *options],
+            env=dict(os.environ),
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            client = boto3.client("cloudwatch", region_name=REGION)
+            end = time.monotonic() + 60
+            names: set[str] = set()
+            while "ReplicasScraped" not in names and time.monotonic() < end and process.poll() is None:
+                names = {m["MetricName"] for m in client.list_metrics(Namespace="Hypertier")["Metrics"]}
+            process.send_signal(signal.SIGTERM)
+            _, log = process.communicate(timeout=30)
+
+    assert {"KvCacheUsageRatio", "QueuedRequests", "ReplicasScraped"} <= names, log
+    assert process.returncode == 0, log
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param([], "--discover is None; expected either", id="neither replicas nor a name"),
+        pytest.param([*REPLICA, "--discover", "dns://a:1"], "not both", id="both"),
+        pytest.param(
+            [*REPLICA, "--interval", "0"], "--interval is 0.0; expected 1 or more", id="no interval"
+        ),
+        pytest.param(
+            [*REPLICA, "--timeout", "61"], "--timeout is 61.0; expected", id="timeout over interval"
+        ),
+        pytest.param([*REPLICA, "--timeout", "0"], "--timeout is 0.0; expected", id="no timeout"),
+        pytest.param(
+            [*REPLICA, "--listen", "9400"], "--listen is '9400'; expected HOST:PORT", id="a port alone"
+        ),
+        pytest.param(["--replica", "engine:8000"], "--replica is 'engine:8000'", id="a replica without http"),
+        pytest.param(["--discover", "engine"], "--discover is 'engine'; expected dns://", id="a bare name"),
+    ],
+)
+def test_a_wrong_value_names_itself_and_what_works(options: list[str], message: str) -> None:
+    result = CliRunner().invoke(command, [*BASE, *options])
+
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("0.0.0.0:9400", ("0.0.0.0", 9400)), ("[::]:0", ("::", 0))],
+    ids=["IPv4", "IPv6"],
+)
+def test_listen_reads_a_host_and_a_port(text: str, address: tuple[str, int]) -> None:
+    assert parse_listen(text) == address
+
+
+def test_its_help_ends_with_an_example() -> None:
+    result = CliRunner().invoke(command, ["--help"])
+
+    assert result.exit_code == 0
+    assert "Example: hypertier exporter" in result.output
