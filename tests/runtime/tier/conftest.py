@@ -14,6 +14,7 @@ from fakes_tier_engine import Engine, EngineHost
 
 from hypertier.lab.engine_env import find_engine_python
 from hypertier.lab.model import build_model
+from hypertier.tier.preflight import Host, sweep_regions
 
 HERE = Path(__file__).parent
 
@@ -51,6 +52,7 @@ def engine_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineHost
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        sweep_regions(Host())
         print(log.read_text()[-20_000:])  # pytest shows it when a test failed
 
 
