@@ -1,0 +1,218 @@
+"""The engines: vLLM with our tier inside, one pod per replica."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypertier.planning.engine import EnginePlan, plan_engine
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
+from hypertier.spec.quantities import format_bytes
+from hypertier_cdk.charts.engine_arguments import (
+    ENGINE_COMMAND,
+    check_command,
+    drain_seconds,
+    engine_arguments,
+    engine_environment,
+)
+from hypertier_cdk.charts.inputs import ChartInputs, engine_image, l2_url, placeholder_annotations
+from hypertier_cdk.charts.names import Names
+from hypertier_cdk.charts.pods import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    Object,
+    disruption_budget,
+    gpu_tolerations,
+    group_selector,
+    http_probe,
+    metadata,
+    service_account,
+    spread,
+)
+from hypertier_cdk.charts.weights import Weights, weights_of
+
+HEALTH_PATH = "/health"
+PROBE_SECONDS = 10
+# CoreDNS on EKS caches answers for 30 s (https://docs.aws.amazon.com/eks/latest/userguide/coredns.html, the
+# add-on's default Corefile): until then routers may still send requests to an engine that leaves.
+LAMEDUCK_SECONDS = 35
+EXIT_SECONDS = 25  # from the last answer to the end of the process, L1 unmapped
+TMP_SIZE = "32Gi"  # compiled graphs and kernels
+
+
+def engine_objects(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
+) -> list[Object]:
+    """Service account, headless service, volumes, disruption budget and Deployment of the engines."""
+    check_command(endpoint)
+    plan = plan_engine(deployment, endpoint)
+    image = engine_image(deployment, inputs)
+    weights = weights_of(endpoint, names, image.value)
+    l2 = [l2_url(endpoint, inputs)] if endpoint.kv_cache.l2_enabled else []
+    workload = _deployment(deployment, endpoint, names, plan, weights, inputs, image.value)
+    workload["metadata"].setdefault("annotations", {}).update(placeholder_annotations(image, *l2))
+    objects = [
+        service_account(names, "engine", inputs.engine_role_arn),
+        *weights.objects,
+        _service(endpoint, names),
+        disruption_budget(names, "engine"),
+        workload,
+    ]
+    if (endpoint.spec.kubernetes or {}).get("serviceAccountName"):
+        objects = objects[1:]  # the user's own is there already
+    if not workload["metadata"]["annotations"]:
+        del workload["metadata"]["annotations"]
+    return objects
+
+
+def _service(endpoint: InferenceEndpointConfig, names: Names) -> Object:
+    """A headless service: router and exporter find every ready engine by its name."""
+    port = endpoint.spec.worker.model_invocation_port.container_port
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(names, "engine"),
+        "spec": {
+            "clusterIP": "None",
+            "selector": names.selector("engine"),
+            "ports": [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def _deployment(
+    deployment: Deployment,
+    endpoint: InferenceEndpointConfig,
+    names: Names,
+    plan: EnginePlan,
+    weights: Weights,
+    inputs: ChartInputs,
+    image: str,
+) -> Object:
+    wishes = endpoint.spec.kubernetes or {}
+    arguments = engine_arguments(deployment, endpoint, plan, weights.mount_path)
+    template: Object = {
+        "metadata": {"labels": names.labels("engine")},
+        "spec": {
+            "serviceAccountName": wishes.get("serviceAccountName") or names.role("engine"),
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": POD_SECURITY,
+            "terminationGracePeriodSeconds": LAMEDUCK_SECONDS + drain_seconds(arguments) + EXIT_SECONDS,
+            "nodeSelector": group_selector(deployment.group_for(endpoint)),
+            "tolerations": [*gpu_tolerations(), *(wishes.get("tolerations") or ())],
+            "topologySpreadConstraints": spread(names, "engine"),
+            "initContainers": [*weights.init_containers, *(wishes.get("initContainers") or ())],
+            "containers": [_container(deployment, endpoint, plan, weights, inputs, image, arguments)],
+            "volumes": [
+                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_bytes(plan.shm_bytes)}},
+                {"name": "tmp", "emptyDir": {"sizeLimit": TMP_SIZE}},
+                *weights.volumes,
+                *(wishes.get("volumes") or ()),
+            ],
+        },
+    }
+    if wishes.get("schedulerName"):
+        template["spec"]["schedulerName"] = wishes["schedulerName"]
+    if wishes.get("podTemplateAnnotations"):
+        template["metadata"]["annotations"] = dict(wishes["podTemplateAnnotations"])
+    if not template["spec"]["initContainers"]:
+        del template["spec"]["initContainers"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(names, "engine"),
+        "spec": {
+            "replicas": plan.replicas,
+            "selector": {"matchLabels": names.selector("engine")},
+            # all GPUs are usually taken: a new pod fits when an old one has gone
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "progressDeadlineSeconds": _deploy_seconds(endpoint, plan) + 600,
+            "revisionHistoryLimit": 3,
+            "template": template,
+        },
+    }
+
+
+def _container(
+    deployment: Deployment,
+    endpoint: InferenceEndpointConfig,
+    plan: EnginePlan,
+    weights: Weights,
+    inputs: ChartInputs,
+    image: str,
+    arguments: list[str],
+) -> Object:
+    worker = endpoint.spec.worker
+    container: Object = {
+        "name": "engine",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(ENGINE_COMMAND),
+        "args": arguments,
+        "env": engine_environment(deployment, endpoint, inputs),
+        "ports": [
+            {"name": "http", "containerPort": worker.model_invocation_port.container_port, "protocol": "TCP"}
+        ],
+        "resources": _resources(endpoint, plan),
+        "securityContext": CONTAINER_SECURITY,
+        "lifecycle": {"preStop": {"sleep": {"seconds": LAMEDUCK_SECONDS}}},
+        "volumeMounts": [
+            {"name": "shm", "mountPath": "/dev/shm"},
+            {"name": "tmp", "mountPath": "/tmp"},
+            weights.mount,
+        ],
+        **_probes(endpoint, plan),
+    }
+    if worker.working_dir:
+        container["workingDir"] = worker.working_dir
+    return container
+
+
+def _resources(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:
+    """What the manifest asks for; memory and GPUs as planned, requests and limits alike."""
+    written = endpoint.spec.worker.resources
+    fixed: dict[str, Any] = {"memory": format_bytes(plan.memory_bytes)}
+    if plan.gpus:
+        fixed[GPU_RESOURCE] = plan.gpus
+    requests = {**(written.requests or {}), "cpu": f"{round(plan.cpus * 1000)}m", **fixed}
+    if plan.cpus == int(plan.cpus):
+        requests["cpu"] = str(int(plan.cpus))
+    resources: Object = {"requests": requests, "limits": {**(written.limits or {}), **fixed}}
+    if written.claims:
+        resources["claims"] = list(written.claims)
+    return resources
+
+
+def _probes(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:
+    """The manifest's probes; where it has none, ours, which wait for as long as the model takes to load."""
+    written = endpoint.spec.worker.probes
+    ours = {
+        "startupProbe": http_probe(
+            HEALTH_PATH,
+            "http",
+            periodSeconds=PROBE_SECONDS,
+            timeoutSeconds=5,
+            failureThreshold=math.ceil(_deploy_seconds(endpoint, plan) / PROBE_SECONDS),
+        ),
+        "readinessProbe": http_probe(
+            HEALTH_PATH, "http", periodSeconds=PROBE_SECONDS, timeoutSeconds=5, failureThreshold=3
+        ),
+        "livenessProbe": http_probe(
+            HEALTH_PATH, "http", periodSeconds=PROBE_SECONDS, timeoutSeconds=10, failureThreshold=6
+        ),
+    }
+    if written is None:
+        return ours
+    theirs = {
+        "startupProbe": written.startup_probe,
+        "readinessProbe": written.readiness_probe,
+        "livenessProbe": written.liveness_probe,
+    }
+    return {name: dict(theirs[name] or probe) for name, probe in ours.items()}
+
+
+def _deploy_seconds(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> int:
+    """How long an engine may take to answer: the manifest's word, or the plan's if that is longer."""
+    return max(plan.startup_seconds, endpoint.spec.max_deploy_time_in_seconds or 0)

@@ -1,0 +1,141 @@
+"""What the engine's container is told: vLLM's arguments and the environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from hypertier.planning.engine import EnginePlan, argument_value
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.tier.launch import CacheSettings, kv_transfer_config
+from hypertier_cdk.charts.inputs import PLACEHOLDER_L2_URL, ChartInputs, l2_url, refuse
+from hypertier_cdk.charts.pods import Object
+
+ENGINE_COMMAND = ("python3", "-m", "hypertier.tier.launch", "serve")
+SERVE_COMMANDS = (
+    ("vllm", "serve"),
+    ("python3", "-m", "vllm.entrypoints.openai.api_server"),
+    ("python", "-m", "vllm.entrypoints.openai.api_server"),
+    ENGINE_COMMAND,
+)
+DRAIN_SECONDS = 120  # what requests in flight get after SIGTERM
+RESERVED_PREFIXES = ("HYPERTIER_",)
+LMCACHE_PREFIX = "LMCACHE_"
+
+
+def check_command(endpoint: InferenceEndpointConfig) -> None:
+    """Refuse a command that the engine would not start with.
+
+    Raises:
+        ConfigError: the manifest starts something other than vLLM's server.
+    """
+    command = endpoint.spec.worker.command
+    if command and tuple(command) not in SERVE_COMMANDS:
+        raise refuse(
+            endpoint,
+            "spec.worker.command",
+            list(command),
+            "no command, or ['vllm', 'serve']: engines start through hypertier.tier.launch, which checks the "
+            "node first; put vLLM's arguments into spec.worker.args",
+        )
+
+
+def engine_arguments(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, plan: EnginePlan, mount_path: str
+) -> list[str]:
+    """The manifest's own arguments, and those that follow from the rest of it where they are not written.
+
+    Raises:
+        ConfigError: an argument that contradicts the manifest.
+    """
+    args = list(endpoint.spec.worker.args or ())
+    port = endpoint.spec.worker.model_invocation_port.container_port
+    written_port = argument_value(args, "--port")
+    if written_port is not None and written_port != str(port):
+        raise refuse(
+            endpoint,
+            "spec.worker.args --port",
+            written_port,
+            f"{port}, which is spec.worker.modelInvocationPort.containerPort",
+        )
+    if argument_value(args, "--kv-transfer-config") is not None:
+        raise refuse(
+            endpoint,
+            "spec.worker.args --kv-transfer-config",
+            argument_value(args, "--kv-transfer-config"),
+            "no such argument: it follows from spec.kvCacheSpec",
+        )
+    if (not args or args[0].startswith("-")) and argument_value(args, "--model") is None:
+        args = [mount_path, *args]
+    if argument_value(args, "--served-model-name") is None:
+        args += ["--served-model-name", endpoint.spec.model_name]
+    if plan.tensor_parallel_size > 1 and argument_value(args, "--tensor-parallel-size", "-tp") is None:
+        args += ["--tensor-parallel-size", str(plan.tensor_parallel_size)]
+    if written_port is None:
+        args += ["--port", str(port)]
+    if argument_value(args, "--shutdown-timeout") is None:
+        args += ["--shutdown-timeout", str(DRAIN_SECONDS)]
+    config = kv_transfer_config(cache_settings(deployment, endpoint, plan))
+    return [*args, "--kv-transfer-config", json.dumps(config)] if config else args
+
+
+def drain_seconds(arguments: Sequence[str]) -> int:
+    """How long vLLM lets requests in flight finish."""
+    written = argument_value(arguments, "--shutdown-timeout") or "0"
+    return int(written) if written.isdecimal() else 0
+
+
+def cache_settings(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, plan: EnginePlan
+) -> CacheSettings:
+    """The cache that the manifest asks for, in the tier's terms."""
+    return CacheSettings(
+        l1_bytes=plan.l1_bytes or None,
+        # the tier reads the URL from the environment; here it only says that there is an L2
+        l2_url=PLACEHOLDER_L2_URL if endpoint.kv_cache.l2_enabled else None,
+        ttl_seconds=deployment.cache.l2.ttl_seconds,
+        blocks_per_chunk=plan.blocks_per_chunk,
+    )
+
+
+def engine_environment(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, inputs: ChartInputs
+) -> list[Object]:
+    """The manifest's variables, and ours.
+
+    Raises:
+        ConfigError: a variable that would be without effect, or would undo what the manifest says.
+    """
+    entries: list[Object] = []
+    for variable in endpoint.spec.worker.environment_variables or ():
+        path = f"spec.worker.environmentVariables.{variable.name}"
+        if variable.name.startswith(RESERVED_PREFIXES):
+            raise refuse(
+                endpoint, path, variable.value, "another name: HYPERTIER_* follow from the deployment file"
+            )
+        if variable.name.startswith(LMCACHE_PREFIX):
+            raise refuse(
+                endpoint,
+                path,
+                variable.value,
+                "no such variable: with serving: selfhosted no LMCache runs, and it would be without effect",
+            )
+        entry: Object = {"name": variable.name}
+        if variable.value_from is not None:
+            entry["valueFrom"] = variable.value_from
+        else:
+            entry["value"] = variable.value or ""
+        entries.append(entry)
+    ours = {
+        "AWS_REGION": deployment.region,
+        "HOME": "/tmp",  # the one place that can be written: the root file system is read-only
+        "PYTHONHASHSEED": "0",  # blocks are named alike by all engines
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+    if endpoint.kv_cache.l2_enabled:
+        ours["HYPERTIER_L2_URL"] = l2_url(endpoint, inputs).value
+        if inputs.l2_secret_arn is not None:
+            ours["HYPERTIER_L2_SECRET_ARN"] = inputs.l2_secret_arn
+    written = {entry["name"] for entry in entries}
+    return entries + [{"name": n, "value": v} for n, v in sorted(ours.items()) if n not in written]

@@ -1,0 +1,97 @@
+"""The exporter: the engines' metrics into CloudWatch, where alarms watch them."""
+
+from __future__ import annotations
+
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, router_image
+from hypertier_cdk.charts.names import EXPORTER_PORT, Names
+from hypertier_cdk.charts.pods import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    Object,
+    cpu_group,
+    group_selector,
+    http_probe,
+    metadata,
+    service_account,
+)
+
+MEMORY = "256Mi"
+
+
+def is_exported(endpoint: InferenceEndpointConfig) -> bool:
+    """Whether the endpoint's metrics go to CloudWatch: yes, unless `spec.metrics.enabled` is false."""
+    metrics = endpoint.spec.metrics
+    return metrics is None or metrics.enabled is not False
+
+
+def exporter_objects(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
+) -> list[Object]:
+    """Service account and Deployment of the exporter; nothing where metrics are off."""
+    if not is_exported(endpoint):
+        return []
+    return [
+        service_account(names, "exporter", inputs.exporter_role_arn),
+        _deployment(deployment, endpoint, names, inputs),
+    ]
+
+
+def exporter_arguments(deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names) -> list[str]:
+    """The arguments of `hypertier exporter`."""
+    port = endpoint.spec.worker.model_invocation_port.container_port
+    arguments = ["--endpoint", endpoint.name, "--region", deployment.region]
+    arguments += ["--discover", names.discover(port), "--listen", f"0.0.0.0:{EXPORTER_PORT}"]
+    return arguments if endpoint.kv_cache.l1_enabled else [*arguments, "--no-l1"]
+
+
+def _deployment(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
+) -> Object:
+    image = router_image(deployment, inputs)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(names, "exporter", placeholder_annotations(image)),
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": names.selector("exporter")},
+            "strategy": {"type": "Recreate"},  # two at once would publish everything twice
+            "revisionHistoryLimit": 3,
+            "template": {
+                "metadata": {"labels": names.labels("exporter")},
+                "spec": {
+                    "serviceAccountName": names.role("exporter"),
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "securityContext": POD_SECURITY,
+                    "terminationGracePeriodSeconds": 30,
+                    "nodeSelector": group_selector(cpu_group(deployment)),
+                    "containers": [
+                        {
+                            "name": "exporter",
+                            "image": image.value,
+                            "imagePullPolicy": "IfNotPresent",
+                            "command": ["hypertier", "exporter"],
+                            "args": exporter_arguments(deployment, endpoint, names),
+                            "ports": [{"name": "health", "containerPort": EXPORTER_PORT, "protocol": "TCP"}],
+                            "resources": {
+                                "requests": {"cpu": "100m", "memory": MEMORY},
+                                "limits": {"memory": MEMORY},
+                            },
+                            "securityContext": CONTAINER_SECURITY,
+                            "readinessProbe": http_probe(
+                                "/health", "health", periodSeconds=10, timeoutSeconds=5, failureThreshold=3
+                            ),
+                            "livenessProbe": http_probe(
+                                "/health", "health", periodSeconds=30, timeoutSeconds=5, failureThreshold=5
+                            ),
+                            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                        }
+                    ],
+                    "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+                },
+            },
+        },
+    }

@@ -1,0 +1,77 @@
+"""What the objects of an endpoint are called, and the labels by which they find one another."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hypertier.errors import ConfigError
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.endpoint import InferenceEndpointConfig
+
+COMPONENTS = ("engine", "router", "exporter")
+ROUTER_PORT = 8080
+ROUTER_METRICS_PORT = 9090
+EXPORTER_PORT = 9400
+SERVICE_PORT = 80
+DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+MAX_DNS_LABEL = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names and labels of one endpoint: `llama-70b` has `llama-70b-engine`, `-router` and `-exporter`."""
+
+    endpoint: str
+    namespace: str
+    deployment: str
+
+    def of(self, component: str) -> str:
+        """The name of a component's objects."""
+        return f"{self.endpoint}-{component}"
+
+    def selector(self, component: str) -> dict[str, str]:
+        """The labels that select a component's pods; never change them, Deployments can't follow."""
+        return {
+            "app.kubernetes.io/name": "hypertier",
+            "app.kubernetes.io/instance": self.endpoint,
+            "app.kubernetes.io/component": component,
+        }
+
+    def labels(self, component: str) -> dict[str, str]:
+        """The labels of a component's objects and pods."""
+        return self.selector(component) | {
+            "app.kubernetes.io/part-of": self.deployment,
+            "app.kubernetes.io/managed-by": "hypertier",
+        }
+
+    def discover(self, port: int) -> str:
+        """What router and exporter resolve to find the engines."""
+        return f"dns://{self.of('engine')}.{self.namespace}.svc.cluster.local:{port}"
+
+    def role(self, component: str) -> str:
+        """The service account of a component."""
+        return self.of(component)
+
+
+def names_of(deployment: Deployment, endpoint: InferenceEndpointConfig) -> Names:
+    """The names of an endpoint's objects.
+
+    Raises:
+        ConfigError: a name that Kubernetes would not take for a Service.
+    """
+    longest = MAX_DNS_LABEL - max(len(component) + 1 for component in COMPONENTS)
+    if len(endpoint.name) > longest or not DNS_LABEL.fullmatch(endpoint.name):
+        raise ConfigError(
+            "metadata.name",
+            endpoint.name,
+            f"at most {longest} lower-case letters, digits and '-', beginning with a letter: "
+            "Services are named after it",
+        )
+    if len(endpoint.namespace) > MAX_DNS_LABEL or not re.fullmatch(
+        r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", endpoint.namespace
+    ):
+        raise ConfigError(
+            "metadata.namespace", endpoint.namespace, "at most 63 lower-case letters, digits and '-'"
+        )
+    return Names(endpoint.name, endpoint.namespace, deployment.name)

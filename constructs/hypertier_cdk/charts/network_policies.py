@@ -1,0 +1,102 @@
+"""Who may talk to whom: clients to the router, router and exporter to the engines, engines to L2 and AWS."""
+
+from __future__ import annotations
+
+from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.tier.address import parse_l2_url
+from hypertier_cdk.charts.exporter import is_exported
+from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, l2_url
+from hypertier_cdk.charts.names import ROUTER_METRICS_PORT, ROUTER_PORT, Names
+from hypertier_cdk.charts.pods import Object, metadata
+
+DEFAULT_L2_PORT = 6379
+ANYWHERE = "0.0.0.0/0"
+METADATA_SERVICE = "169.254.169.254/32"
+# https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html (read 2026-12-01)
+POD_IDENTITY_AGENT = "169.254.170.23/32"
+
+
+def network_policies(endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs) -> list[Object]:
+    """One policy per component; what is not listed is refused."""
+    engine_port = endpoint.spec.worker.model_invocation_port.container_port
+    readers = ["router", "exporter"] if is_exported(endpoint) else ["router"]
+    to_engines = _rule("to", [_pods(names, "engine")], engine_port)
+    policies = [
+        _policy(
+            names,
+            "engine",
+            [_rule("from", [_pods(names, reader) for reader in readers], engine_port)],
+            [_dns(), _aws_apis(), _pod_identity(), *_to_l2(endpoint, inputs)],
+        ),
+        _policy(
+            names,
+            "router",
+            [
+                _rule("from", [*_networks(inputs), {"namespaceSelector": {}}], ROUTER_PORT),
+                _rule("from", [{"namespaceSelector": {}}], ROUTER_METRICS_PORT),
+            ],
+            [_dns(), to_engines],
+        ),
+    ]
+    if is_exported(endpoint):
+        policies.append(_policy(names, "exporter", [], [_dns(), _aws_apis(), _pod_identity(), to_engines]))
+    return policies
+
+
+def _policy(names: Names, component: str, ingress: list[Object], egress: list[Object]) -> Object:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(names, component),
+        "spec": {
+            "podSelector": {"matchLabels": names.selector(component)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": ingress,
+            "egress": egress,
+        },
+    }
+
+
+def _rule(direction: str, peers: list[Object], port: int) -> Object:
+    return {direction: peers, "ports": [{"protocol": "TCP", "port": port}]}
+
+
+def _pods(names: Names, component: str) -> Object:
+    return {"podSelector": {"matchLabels": names.selector(component)}}
+
+
+def _networks(inputs: ChartInputs) -> list[Object]:
+    """The VPC's networks; anywhere but the metadata service where they are not known."""
+    if inputs.vpc_cidrs:
+        return [{"ipBlock": {"cidr": cidr}} for cidr in inputs.vpc_cidrs]
+    return [{"ipBlock": {"cidr": ANYWHERE, "except": [METADATA_SERVICE]}}]
+
+
+def _dns() -> Object:
+    return {
+        "to": [
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+            }
+        ],
+        "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
+    }
+
+
+def _aws_apis() -> Object:
+    """HTTPS alone: Secrets Manager, CloudWatch, STS, and Hugging Face where weights come from there."""
+    return _rule("to", [{"ipBlock": {"cidr": ANYWHERE, "except": [METADATA_SERVICE]}}], 443)
+
+
+def _pod_identity() -> Object:
+    return _rule("to", [{"ipBlock": {"cidr": POD_IDENTITY_AGENT}}], 80)
+
+
+def _to_l2(endpoint: InferenceEndpointConfig, inputs: ChartInputs) -> list[Object]:
+    if not endpoint.kv_cache.l2_enabled:
+        return []
+    url = l2_url(endpoint, inputs).value
+    port = DEFAULT_L2_PORT if TOKEN_MARK in url else parse_l2_url(url).port
+    # a Service's or ElastiCache's name has no stable address: its networks, and pods that serve Valkey here
+    return [_rule("to", [*_networks(inputs), {"namespaceSelector": {}}], port)]

@@ -1,0 +1,162 @@
+"""The routers in front of an endpoint's engines."""
+
+from __future__ import annotations
+
+from hypertier.router.settings import STRATEGIES, RouterSettings
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.quantities import format_bytes
+from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, refuse, router_image
+from hypertier_cdk.charts.names import ROUTER_METRICS_PORT, ROUTER_PORT, SERVICE_PORT, Names
+from hypertier_cdk.charts.pods import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    Object,
+    cpu_group,
+    disruption_budget,
+    group_selector,
+    http_probe,
+    metadata,
+    service_account,
+    spread,
+)
+
+MIN_REPLICAS = 2
+SESSION_KEY = "x-session-id"  # where the manifest names no other in SESSION_KEY, as AWS's samples do
+PLAIN_STRATEGY = "roundrobin"  # what stands for intelligent routing that is off
+BASE_BYTES = 512 * 2**20  # Python, connections and their buffers, beside index and request bodies
+PRE_STOP_SECONDS = 5  # until kube-proxy on every node knows that the pod leaves
+LAMEDUCK_SECONDS = 15  # until a load balancer's health checks have noticed
+DRAIN_SECONDS = 300  # the longest answer that a rollout waits for
+EXIT_SECONDS = 10
+
+
+def router_objects(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
+) -> list[Object]:
+    """Service account, service, disruption budget and Deployment of the routers."""
+    return [
+        service_account(names, "router", None),
+        _service(names),
+        disruption_budget(names, "router"),
+        _deployment(deployment, endpoint, names, inputs),
+    ]
+
+
+def router_settings(endpoint: InferenceEndpointConfig, names: Names) -> RouterSettings:
+    """The settings that the container's arguments spell out.
+
+    Raises:
+        ConfigError: a strategy that the router does not have.
+    """
+    strategy = endpoint.routing_strategy or PLAIN_STRATEGY
+    if strategy not in STRATEGIES:
+        raise refuse(
+            endpoint,
+            "spec.intelligentRoutingSpec.routingStrategy",
+            strategy,
+            f"one of {', '.join(STRATEGIES)}; prefixaware keeps requests with a common prefix together",
+        )
+    port = endpoint.spec.worker.model_invocation_port.container_port
+    return RouterSettings(
+        listen=f"0.0.0.0:{ROUTER_PORT}",
+        metrics_port=ROUTER_METRICS_PORT,
+        strategy=strategy,
+        discover=names.discover(port),
+        drain_seconds=DRAIN_SECONDS,
+        lameduck_seconds=LAMEDUCK_SECONDS,
+        session_key=endpoint.spec.worker.environment_value("SESSION_KEY") or SESSION_KEY,
+    )
+
+
+def router_arguments(settings: RouterSettings) -> list[str]:
+    """The settings as arguments of `hypertier router`; memory limits are spelled out, and the pod has them."""
+    arguments = ["--listen", settings.listen, "--metrics-port", str(settings.metrics_port)]
+    arguments += ["--strategy", settings.strategy, "--discover", str(settings.discover)]
+    if settings.strategy == "session":
+        arguments += ["--session-key", settings.session_key]
+    arguments += ["--index-bytes", str(settings.index_bytes)]
+    arguments += ["--max-buffered-bytes", str(settings.max_buffered_bytes)]
+    arguments += ["--lameduck-seconds", f"{settings.lameduck_seconds:g}"]
+    arguments += ["--drain-seconds", f"{settings.drain_seconds:g}"]
+    return arguments
+
+
+def router_replicas(endpoint: InferenceEndpointConfig) -> int:
+    """Two or more: one may go at any time."""
+    routing = endpoint.spec.intelligent_routing_spec
+    scaling = routing.auto_scaling_spec if routing else None
+    return max(MIN_REPLICAS, (scaling.min_replica_count if scaling else None) or 0)
+
+
+def _service(names: Names) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(names, "router"),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": names.selector("router"),
+            "ports": [{"name": "http", "port": SERVICE_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def _deployment(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
+) -> Object:
+    image = router_image(deployment, inputs)
+    settings = router_settings(endpoint, names)
+    memory = format_bytes(settings.index_bytes + settings.max_buffered_bytes + BASE_BYTES)
+    grace = PRE_STOP_SECONDS + LAMEDUCK_SECONDS + DRAIN_SECONDS + EXIT_SECONDS
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(names, "router", placeholder_annotations(image)),
+        "spec": {
+            "replicas": router_replicas(endpoint),
+            "selector": {"matchLabels": names.selector("router")},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "revisionHistoryLimit": 3,
+            "template": {
+                "metadata": {"labels": names.labels("router")},
+                "spec": {
+                    "serviceAccountName": names.role("router"),
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "securityContext": POD_SECURITY,
+                    "terminationGracePeriodSeconds": grace,
+                    "nodeSelector": group_selector(cpu_group(deployment)),
+                    "topologySpreadConstraints": spread(names, "router"),
+                    "containers": [
+                        {
+                            "name": "router",
+                            "image": image.value,
+                            "imagePullPolicy": "IfNotPresent",
+                            "command": ["hypertier", "router"],
+                            "args": router_arguments(settings),
+                            "ports": [
+                                {"name": "http", "containerPort": ROUTER_PORT, "protocol": "TCP"},
+                                {"name": "metrics", "containerPort": ROUTER_METRICS_PORT, "protocol": "TCP"},
+                            ],
+                            "resources": {
+                                "requests": {"cpu": "1", "memory": memory},
+                                "limits": {"memory": memory},
+                            },
+                            "securityContext": CONTAINER_SECURITY,
+                            "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
+                            "readinessProbe": http_probe(
+                                "/health", "http", periodSeconds=5, timeoutSeconds=3, failureThreshold=2
+                            ),
+                            # /health is 503 while no engine is healthy, which a restart would not mend
+                            "livenessProbe": http_probe(
+                                "/metrics", "metrics", periodSeconds=10, timeoutSeconds=5, failureThreshold=6
+                            ),
+                            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                        }
+                    ],
+                    "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+                },
+            },
+        },
+    }

@@ -1,0 +1,47 @@
+"""The rendered endpoint as its neighbours see it: apply order, and what the lab makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hypertier.lab.translate import read_endpoint, served_model_name
+from hypertier.spec.deployment import load_deployment
+from hypertier_cdk.charts.render import render
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture(scope="module")
+def reference() -> list[dict[str, Any]]:
+    return render(load_deployment(EXAMPLES / "reference" / "deployment.yaml"))
+
+
+def test_the_reference_is_applied_namespace_first_and_workloads_last(reference: list[dict[str, Any]]) -> None:
+    kinds = [entry["kind"] for entry in reference]
+
+    assert list(dict.fromkeys(kinds)) == [
+        "Namespace",
+        "ServiceAccount",
+        "NetworkPolicy",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Service",
+        "PodDisruptionBudget",
+        "Deployment",
+    ]
+
+
+def test_the_lab_finds_one_engine_one_router_and_leaves_the_exporter(reference: list[dict[str, Any]]) -> None:
+    endpoint = read_endpoint(reference)
+
+    assert endpoint.engine.replicas == 7
+    assert served_model_name(endpoint.engine) == "Llama-3.1-70B-Instruct"
+    assert endpoint.router.arguments[:2] == ("--listen", "0.0.0.0:8080")
+    assert endpoint.left_out == ("llama-70b-exporter/exporter",)
+
+
+def test_rendering_twice_gives_the_same(reference: list[dict[str, Any]]) -> None:
+    assert render(load_deployment(EXAMPLES / "reference" / "deployment.yaml")) == reference
