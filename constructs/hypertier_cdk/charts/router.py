@@ -70,7 +70,7 @@ def router_settings(endpoint: InferenceEndpointConfig, names: Names) -> RouterSe
 
 
 def router_arguments(settings: RouterSettings) -> list[str]:
-    """The settings as arguments of `hypertier router`; memory limits are spelled out, and the pod has them."""
+    """The settings as arguments of `hypertier router`, memory limits among them."""
     arguments = ["--listen", settings.listen, "--metrics-port", str(settings.metrics_port)]
     arguments += ["--strategy", settings.strategy, "--discover", str(settings.discover)]
     if settings.strategy == "session":
