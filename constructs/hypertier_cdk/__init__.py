@@ -19,8 +19,6 @@ _MODULES = {
     "TieredStorage": "hypertier_cdk.tiered_storage",
 }
 
-__all__ = [*_MODULES]  # noqa: PLE0604, RUF100: the table is the list
-
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
