@@ -140,5 +140,21 @@ class CacheStore(Construct):
         self.url = f"rediss://{self.resource.attr_configuration_end_point_address}:{PORT}"
 
     def grant_read_secret(self, role: iam.IGrantable) -> iam.Grant:
-        """Let pods with this role read the user's name and password."""
-        return self.secret.grant_read(role)
+        """Let pods with this role read the user's name and password.
+
+        By the role's own policy alone, not by the key's as well: the role may stand in a later stack.
+        """
+        service = f"secretsmanager.{cdk.Stack.of(self).region}.amazonaws.com"
+        decrypt = iam.Grant.add_to_principal(
+            grantee=role,
+            actions=["kms:Decrypt"],
+            resource_arns=[self.key.key_arn],
+            conditions={"StringEquals": {"kms:ViaService": service}},
+            scope=self,
+        )
+        return iam.Grant.add_to_principal(
+            grantee=role,
+            actions=["secretsmanager:GetSecretValue"],
+            resource_arns=[self.secret.secret_arn],
+            scope=self,
+        ).combine(decrypt)

@@ -17,7 +17,7 @@ from hypertier_cdk.eks import new_eks_cluster
 from hypertier_cdk.instance_group import InstanceGroup, instance_group_property
 from hypertier_cdk.network import Network
 from hypertier_cdk.roles import execution_role
-from hypertier_cdk.security_groups import node_security_group, open_to_each_other
+from hypertier_cdk.security_groups import NodeSecurityGroup
 from hypertier_cdk.tiered_storage import TieredStorage
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
@@ -51,8 +51,8 @@ class HyperPodCluster(Construct):
         self.eks_cluster = new_eks_cluster(
             self, "Eks", network=network, kubernetes_version=kubernetes_version
         )
-        self.node_security_group = node_security_group(self, "Nodes", network.vpc)
-        open_to_each_other(self, self.node_security_group, self.eks_cluster)
+        nodes = NodeSecurityGroup(self, "Nodes", vpc=network.vpc, eks_cluster=self.eks_cluster)
+        self.node_security_group = nodes.group
         self.execution_role = execution_role(self, "ExecutionRole", vpc=network.vpc, cluster=self.eks_cluster)
         self._addons = [
             eks.Addon(self, f"Addon-{addon}", addon_name=addon, cluster=self.eks_cluster)
@@ -76,7 +76,7 @@ class HyperPodCluster(Construct):
             node_recovery="Automatic",
             tiered_storage_config=tiered_storage.to_property() if tiered_storage else None,
         )
-        self.resource.node.add_dependency(self.execution_role, *self._addons)
+        self.resource.node.add_dependency(self.execution_role, *nodes.rules, *self._addons)
         self.cluster_name = name
         self.cluster_arn = self.resource.attr_cluster_arn
         self.nodes_ready: IDependable = self.resource

@@ -1,4 +1,4 @@
-"""Who may talk to whom: HyperPod nodes among themselves, the EKS control plane, and the way out."""
+"""Who may talk to whom: HyperPod nodes among themselves and with the EKS control plane, and the way out."""
 
 from __future__ import annotations
 
@@ -6,42 +6,53 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
+ALL_PROTOCOLS = "-1"
 
-def node_security_group(scope: Construct, construct_id: str, vpc: ec2.IVpc) -> ec2.SecurityGroup:
-    """The group of all HyperPod nodes: everything among themselves, as EFA needs it.
 
-    EFA traffic is only allowed by rules for all protocols that name the group itself, in and out; a rule out
-    to 0.0.0.0/0 does not cover it.
+class NodeSecurityGroup(Construct):
+    """The group of all HyperPod nodes: open among themselves and to the control plane, and free to call out.
+
+    EFA traffic is allowed by rules for all protocols that name the group itself, in and out; a rule out to
+    0.0.0.0/0 does not cover it.
     https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start.html (read 2026-12-01)
+    HyperPod's nodes do not carry the group that EKS makes for its cluster, so both are opened to each other.
+
+    Attributes:
+        group: the security group.
+        rules: its rules as resources; nodes that start before them cannot join.
     """
-    group = ec2.SecurityGroup(
-        scope, construct_id, vpc=vpc, description="HyperPod nodes", allow_all_outbound=False
-    )
-    group.add_ingress_rule(group, ec2.Port.all_traffic(), "among nodes, EFA")
-    # Not add_egress_rule for itself: the CDK drops rules to a group's own peers once a wider one exists.
-    ec2.CfnSecurityGroupEgress(
-        scope,
-        f"{construct_id}ToItself",
-        group_id=group.security_group_id,
-        ip_protocol="-1",
-        destination_security_group_id=group.security_group_id,
-        description="among nodes, EFA",
-    )
-    ec2.CfnSecurityGroupEgress(
-        scope,
-        f"{construct_id}ToAnywhere",
-        group_id=group.security_group_id,
-        ip_protocol="-1",
-        cidr_ip="0.0.0.0/0",
-        description="AWS endpoints and registries",
-    )
-    return group
 
+    def __init__(
+        self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, eks_cluster: eks.ICluster
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.group = ec2.SecurityGroup(
+            self, "Group", vpc=vpc, description="HyperPod nodes", allow_all_outbound=True
+        )
+        nodes = self.group.security_group_id
+        control_plane = eks_cluster.cluster_security_group_id
+        self.rules = [
+            self._ingress("FromItself", "among nodes, EFA", into=nodes, source=nodes),
+            self._ingress("FromControlPlane", "from the EKS control plane", into=nodes, source=control_plane),
+            self._ingress("ToControlPlane", "from HyperPod nodes", into=control_plane, source=nodes),
+            ec2.CfnSecurityGroupEgress(
+                self,
+                "ToItself",
+                group_id=nodes,
+                destination_security_group_id=nodes,
+                ip_protocol=ALL_PROTOCOLS,
+                description="among nodes, EFA",
+            ),
+        ]
 
-def open_to_each_other(scope: Construct, nodes: ec2.ISecurityGroup, cluster: eks.ICluster) -> None:
-    """Open HyperPod's nodes and the group that EKS makes for its control plane to each other."""
-    cluster_group = ec2.SecurityGroup.from_security_group_id(
-        scope, "ControlPlane", cluster.cluster_security_group_id
-    )
-    nodes.add_ingress_rule(cluster_group, ec2.Port.all_traffic(), "from the EKS control plane")
-    cluster_group.add_ingress_rule(nodes, ec2.Port.all_traffic(), "from HyperPod nodes")
+    def _ingress(
+        self, rule_id: str, description: str, *, into: str, source: str
+    ) -> ec2.CfnSecurityGroupIngress | ec2.CfnSecurityGroupEgress:
+        return ec2.CfnSecurityGroupIngress(
+            self,
+            rule_id,
+            group_id=into,
+            source_security_group_id=source,
+            ip_protocol=ALL_PROTOCOLS,
+            description=description,
+        )

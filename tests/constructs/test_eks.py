@@ -1,0 +1,69 @@
+"""The EKS cluster below HyperPod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes_templates import new_stack, resources, the
+
+from hypertier.errors import ConfigError
+from hypertier_cdk import Network
+from hypertier_cdk.eks import SUPPORTED_VERSIONS, kubectl_layer, new_eks_cluster
+
+
+def test_the_cluster_is_a_native_resource(reference: Any) -> None:
+    assert len(resources(reference.template, "AWS::EKS::Cluster")) == 1
+    assert not resources(reference.template, "Custom::AWSCDK-EKS-Cluster")
+
+
+def test_access_is_by_access_entries_alone(reference: Any) -> None:
+    cluster = the(reference.template, "AWS::EKS::Cluster")
+
+    assert cluster["AccessConfig"]["AuthenticationMode"] == "API"
+    assert cluster["AccessConfig"]["BootstrapClusterCreatorAdminPermissions"] is False
+
+
+def test_the_control_plane_writes_every_log(reference: Any) -> None:
+    enabled = the(reference.template, "AWS::EKS::Cluster")["Logging"]["ClusterLogging"]["EnabledTypes"]
+
+    assert {entry["Type"] for entry in enabled} == {
+        "api",
+        "audit",
+        "authenticator",
+        "controllerManager",
+        "scheduler",
+    }
+
+
+def test_secrets_are_encrypted_with_a_key_of_the_cluster_s_own_that_rotates(reference: Any) -> None:
+    (encryption,) = the(reference.template, "AWS::EKS::Cluster")["EncryptionConfig"]
+
+    key = reference.template["Resources"][encryption["Provider"]["KeyArn"]["Fn::GetAtt"][0]]
+    assert encryption["Resources"] == ["secrets"]
+    assert key["Properties"]["EnableKeyRotation"] is True
+
+
+def test_hyperpod_brings_the_nodes_not_auto_mode(reference: Any) -> None:
+    cluster = the(reference.template, "AWS::EKS::Cluster")
+
+    assert cluster.get("ComputeConfig", {}).get("Enabled", False) is False
+    assert not resources(reference.template, "AWS::EKS::Nodegroup")
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.36", "1.37", "latest", ""])
+def test_a_version_that_hyperpod_does_not_support_is_refused_with_those_it_does(version: str) -> None:
+    stack = new_stack()
+
+    with pytest.raises(ConfigError) as refused:
+        new_eks_cluster(stack, "Eks", network=Network(stack, "Network"), kubernetes_version=version)
+
+    assert refused.value.setting == "kubernetes_version"
+    assert all(supported in str(refused.value) for supported in SUPPORTED_VERSIONS)
+
+
+@pytest.mark.parametrize("version", ["1.34", "1.35"])
+def test_the_layer_at_hand_serves_its_version_and_the_one_below(version: str) -> None:
+    layer = kubectl_layer(new_stack(), version)
+
+    assert type(layer).__name__ == "KubectlV35Layer"
