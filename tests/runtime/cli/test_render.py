@@ -1,0 +1,113 @@
+"""`hypertier render`: the same objects as the renderer gives, as files; what is not ours stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from hypertier.cli.render import (
+    HEADER,
+    command,
+    file_name,
+    load_renderer,
+    placeholders,
+    write_objects,
+)
+from hypertier.errors import ConfigError, MissingPackageError
+from hypertier.spec.deployment import load_deployment
+
+REFERENCE = Path(__file__).parents[3] / "examples" / "reference" / "deployment.yaml"
+
+
+def thing(kind: str, name: str, namespace: str | None = None, **fields: Any) -> dict[str, Any]:
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata | fields}
+
+
+def test_the_files_hold_what_the_renderer_gives(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, [str(REFERENCE), "-o", str(tmp_path / "new" / "rendered")])
+
+    assert result.exit_code == 0, result.output
+    files = sorted((tmp_path / "new" / "rendered").iterdir())
+    objects = load_renderer()(load_deployment(REFERENCE))
+    assert [yaml.safe_load(file.read_text()) for file in files] == sorted(objects, key=file_name)
+    assert all(str(file) in result.output for file in files)
+
+
+def test_rendering_again_changes_no_byte(tmp_path: Path) -> None:
+    CliRunner().invoke(command, [str(REFERENCE), "-o", str(tmp_path)])
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    CliRunner().invoke(command, [str(REFERENCE), "-o", str(tmp_path)])
+
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_images_that_nobody_built_yet_are_named_as_placeholders(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, [str(REFERENCE), "-o", str(tmp_path)])
+
+    lines = [line for line in result.output.splitlines() if line.startswith("placeholder")]
+    assert [line.split(":")[0] for line in lines] == [
+        "placeholder in Deployment llama-70b-engine",
+        "placeholder in Deployment llama-70b-router",
+        "placeholder in Deployment llama-70b-exporter",
+    ]
+    assert "images.engine" in lines[0]
+
+
+def test_several_placeholders_of_one_object_are_lines_of_their_own() -> None:
+    item = thing("Deployment", "a", annotations={"hypertier.dev/placeholders": "image: x; url: y"})
+
+    assert placeholders([item, thing("Service", "b")]) == ["Deployment a: image: x", "Deployment a: url: y"]
+
+
+def test_what_an_earlier_rendering_left_is_removed_and_what_others_wrote_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "theirs.yaml").write_text("kind: Service\n")
+    write_objects([thing("Service", "old"), thing("Service", "kept")], tmp_path)
+
+    written, removed = write_objects([thing("Service", "kept")], tmp_path)
+
+    assert (written, removed) == (["5-service-kept.yaml"], ["5-service-old.yaml"])
+    assert {file.name for file in tmp_path.iterdir()} == {"5-service-kept.yaml", "theirs.yaml"}
+    assert (tmp_path / "5-service-kept.yaml").read_text().startswith(HEADER)
+
+
+def test_by_file_name_what_others_refer_to_comes_first() -> None:
+    objects = [
+        thing("Deployment", "a", "n"),
+        thing("Service", "a", "n"),
+        thing("ServiceAccount", "a", "n"),
+        thing("Namespace", "n"),
+    ]
+
+    assert sorted(map(file_name, objects)) == [
+        "0-namespace-n.yaml",
+        "1-serviceaccount-n-a.yaml",
+        "5-service-n-a.yaml",
+        "9-deployment-n-a.yaml",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match=r"--output is '.*/file/rendered'; expected a folder"):
+        write_objects([thing("Service", "a")], tmp_path / "file" / "rendered")
+
+
+def test_without_node_the_message_says_how_to_point_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JSII_NODE", "/nowhere/node")
+
+    with pytest.raises(ConfigError, match=r"JSII_NODE is '/nowhere/node'; expected the path of Node\.js 20"):
+        load_renderer()
+
+
+def test_without_a_renderer_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hypertier.cli.render.RENDERER_GROUP", "hypertier.no-such-group")
+
+    with pytest.raises(MissingPackageError, match=r"pip install 'hypertier\[cdk\]'"):
+        load_renderer()
