@@ -37,7 +37,10 @@ def parse_listen(setting: str, text: str) -> Address:
 def parse_replica(text: str) -> Address:
     """Read a replica's `http://HOST:PORT`. Raises ConfigError naming `--replica`."""
     expected = "http://HOST:PORT of an engine, without a path; the router speaks plain HTTP to engines"
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise ConfigError("--replica", text, expected) from error
     address = _split_address(parts.netloc)
     if parts.scheme != "http" or address is None or address.port == 0:
         raise ConfigError("--replica", text, expected)
@@ -107,13 +110,12 @@ class RouterSettings:
                 "--metrics-port", self.metrics_port, "a TCP port, 0 to 65535; 0 takes a free one"
             )
         self._check_strategy()
-        for url in self.replicas:
-            parse_replica(url)
+        addresses = [parse_replica(url) for url in self.replicas]
         if self.discover is not None:
             parse_discover(self.discover)
         if not self.replicas and self.discover is None:
             raise ConfigError("--replica", None, "at least one engine's URL, or --discover dns://HOST:PORT")
-        if len(set(self.replicas)) != len(self.replicas):
+        if len(set(addresses)) != len(addresses):
             raise ConfigError(
                 "--replica", list(self.replicas), "every engine once; a repeated one would count twice"
             )
@@ -164,7 +166,7 @@ class RouterSettings:
             ("--lameduck-seconds", self.lameduck_seconds, 0, "0 or more seconds"),
         )
         for setting, got, minimum, expected in at_least:
-            if got < minimum:
+            if not got >= minimum:  # NaN, too, is not
                 raise ConfigError(setting, got, expected)
         positive = (
             ("--connect-timeout", self.connect_timeout_seconds),

@@ -3,7 +3,8 @@
 httptools (llhttp in its strict mode) finds the messages. It refuses what makes two parsers disagree: both
 `Content-Length` and `Transfer-Encoding`, repeated or malformed lengths, bare CR or LF, folded lines,
 spaces before the colon, control characters. This file adds what llhttp lets pass and a proxy must not:
-other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a missing or repeated `Host`.
+other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a missing or repeated `Host`,
+CONNECT. An offered upgrade is declined by serving the request without it, its body included.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class RequestReader:
         self._unparsed_bytes = 0
         self._fed_in_body = 0
         self._target = b""
+        self._body_follows_upgrade = False
 
     def feed(self, data: bytes) -> None:
         """Read on. Never raises for what a client can send; look at `ready` and `refusal`."""
@@ -131,11 +133,7 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            if self._request.method == b"CONNECT":
-                self._refuse(
-                    Refusal(501, "this router does not tunnel: CONNECT is not served", "not_implemented")
-                )
-            self._parser = httptools.HttpRequestParser(self)  # an offered upgrade is declined by ignoring it
+            self._decline_upgrade()
             return data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
             if not self._closing:  # bytes behind a request that ends the connection are nobody's
@@ -149,6 +147,15 @@ class RequestReader:
             self._bound_framing(len(data))
         return b""
 
+    def _decline_upgrade(self) -> None:
+        """Read on as if none had been offered: httptools ends such a message behind its head, body or not."""
+        self._parser = httptools.HttpRequestParser(self)
+        if not self._body_follows_upgrade:
+            return
+        fields = self._request.fields
+        name = b"content-length" if b"content-length" in fields else b"transfer-encoding"
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%s: %s\r\n\r\n" % (name, fields[name]))
+
     def _bound_framing(self, num_fed_bytes: int) -> None:
         self._fed_in_body += num_fed_bytes
         num_body_bytes = len(self._request.body)
@@ -159,6 +166,8 @@ class RequestReader:
     # What follows is called by httptools, in the order of the message.
 
     def on_message_begin(self) -> None:
+        if self._body_follows_upgrade:
+            return
         self._request = Request()
         self._target = b""
         self._head_bytes = 0
@@ -167,11 +176,14 @@ class RequestReader:
         self.started = True
 
     def on_url(self, part: bytes) -> None:
+        if self._body_follows_upgrade:
+            return
         self._target += part
         self._head_bytes_seen(len(part))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.in_body:  # a trailer: read, bounded with the chunk framing, and left out
+        # A trailer is read, bounded with the chunk framing, and left out.
+        if self.in_body or self._body_follows_upgrade:
             return
         headers = self._request.headers
         headers.append((name, value))
@@ -181,6 +193,9 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         self.in_body = True
+        if self._body_follows_upgrade:
+            self._body_follows_upgrade = False
+            return
         if self.refusal is not None or self._closing:
             return
         request = self._request
@@ -229,6 +244,9 @@ class RequestReader:
         self.in_body = False
         if self.refusal is not None or self._closing:
             return
+        if self._parser.should_upgrade() and self._request.has_body:
+            self._body_follows_upgrade = True
+            return
         self.started = False
         self.expects_continue = False
         self._closing = not self._request.keep_alive
@@ -262,10 +280,15 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
     fields = request.fields
     if version not in ("1.1", "1.0"):
         return Refusal(505, f"HTTP/{version} is not served; use HTTP/1.1", "http_version")
+    if request.method == b"CONNECT":
+        return Refusal(501, "this router does not tunnel: CONNECT is not served", "not_implemented")
+    names = [name.lower() for name, _ in request.headers]
     coding = fields.get(b"transfer-encoding")
-    if coding is not None and (coding.strip().lower() != b"chunked" or request.is_http_1_0):
+    if coding is not None and (
+        coding.strip().lower() != b"chunked" or request.is_http_1_0 or names.count(b"transfer-encoding") > 1
+    ):
         return Refusal(400, "the only transfer coding served is chunked, in HTTP/1.1", "malformed_request")
-    hosts = sum(name.lower() == b"host" for name, _ in request.headers)
+    hosts = names.count(b"host")
     if hosts > 1 or (hosts == 0 and not request.is_http_1_0):
         return Refusal(400, "a request names its host once", "malformed_request")
     length = fields.get(b"content-length")

@@ -1,0 +1,131 @@
+"""What is found in a request without parsing it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypertier.router import openai
+from hypertier.router.openai import (
+    BLOCK_ENDS,
+    MAX_HASHED_BYTES,
+    Refusal,
+    chain_hashes,
+    find_string,
+    prefix_bytes,
+)
+from hypertier.router.wire import Request
+
+
+def chat(text: str, **more: object) -> Request:
+    body = json.dumps({"model": "m", **more, "messages": [{"role": "user", "content": text}]}).encode()
+    return Request(method=b"POST", target=b"/v1/chat/completions", body=body, has_body=True)
+
+
+def hashes(request: Request) -> tuple[int, ...]:
+    return openai.read(request, session_key=None, hash_prompt=True).block_hashes
+
+
+@given(common=st.integers(0, 6000), first=st.binary(max_size=300), second=st.binary(max_size=300))
+def test_prompts_share_exactly_the_blocks_they_share(common: int, first: bytes, second: bytes) -> None:
+    ours, theirs = bytes(common) + first, bytes(common) + second
+    num_equal = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
+    num_equal = min(len(ours), len(theirs)) if num_equal is None else num_equal
+
+    one, other = chain_hashes(ours, b"m"), chain_hashes(theirs, b"m")
+
+    num_shared = sum(end <= num_equal for end in BLOCK_ENDS)
+    assert one[:num_shared] == other[:num_shared]
+    assert not set(one[num_shared:]) & set(other[num_shared:])
+
+
+def test_prompts_of_two_models_share_nothing() -> None:
+    text = bytes(10_000)
+
+    assert not set(chain_hashes(text, b"a")) & set(chain_hashes(text, b"b"))
+
+
+def test_hashing_ends_where_nothing_is_shared_any_more() -> None:
+    assert len(chain_hashes(bytes(4 * MAX_HASHED_BYTES), b"")) == len(BLOCK_ENDS)
+    assert prefix_bytes(len(BLOCK_ENDS)) == MAX_HASHED_BYTES
+    assert prefix_bytes(0) == 0
+
+
+def test_fields_before_the_prompt_do_not_change_its_hashes() -> None:
+    first, second = chat("x" * 500, temperature=0.1), chat("x" * 500, temperature=0.9, seed=7)
+
+    assert hashes(first) == hashes(second) != ()
+
+
+@pytest.mark.parametrize(
+    ("target", "body"),
+    [
+        (b"/v1/completions", b'{"model": "m", "prompt": "%s"}' % (b"x" * 100)),
+        (b"/v1/completions?beta=1", b'{"prompt" :\n"%s"}' % (b"x" * 100)),
+        (b"/v1/responses", b'{"input": "%s"}' % (b"x" * 100)),
+        (b"/v1/messages", b'{"messages": [{"content": "%s"}]}' % (b"x" * 100)),
+    ],
+    ids=["completions", "query-and-space", "responses", "messages"],
+)
+def test_prompt_is_found_where_its_path_has_it(target: bytes, body: bytes) -> None:
+    request = Request(method=b"POST", target=target, body=body, has_body=True)
+
+    assert len(hashes(request)) >= 1
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\x00\xff", b'"messages"', b"[]"])
+def test_body_without_a_prompt_is_no_error(body: bytes) -> None:
+    request = Request(method=b"POST", target=b"/v1/chat/completions", body=body, has_body=True)
+
+    assert hashes(request) == ()
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"/v1/chat/completions", b"/v1/completions", b"/x"]))
+def test_any_body_is_read_without_an_error(body: bytes, target: bytes) -> None:
+    request = Request(method=b"POST", target=target, body=body, has_body=True)
+
+    found = openai.read(request, session_key=b"user", hash_prompt=True)
+
+    assert 0 <= found.num_bytes <= len(body)
+
+
+@given(st.from_regex(r"[A-Za-z0-9 :/{}\[\],._-]{0,40}", fullmatch=True), st.text(max_size=80))
+def test_string_field_is_found_whatever_the_prompt_says(value: str, text: str) -> None:
+    body = json.dumps({"user": value, "messages": [{"role": "user", "content": text}]}).encode()
+
+    assert find_string(body, b"user") in (value.encode(), None)
+    assert find_string(json.dumps({"model": value, "messages": [text]}).encode(), b"model") == value.encode()
+
+
+def test_session_comes_from_the_header_before_the_body() -> None:
+    request = chat("hi", user="from-body")
+    in_body = openai.read(request, session_key=b"user", hash_prompt=False)
+    request.fields = {b"user": b"from-header"}
+
+    in_header = openai.read(request, session_key=b"user", hash_prompt=False)
+
+    assert (in_body.session, in_header.session) == (b"from-body", b"from-header")
+
+
+def test_refusal_is_answered_in_openais_shape() -> None:
+    refusal = Refusal(503, "no healthy replica", "no_replica", retry_after_seconds=2)
+
+    head, _, body = openai.error_response(refusal, request_id=b"r", keep_alive=False).partition(b"\r\n\r\n")
+
+    assert head.split(b"\r\n") == [
+        b"HTTP/1.1 503 Service Unavailable",
+        b"content-type: application/json",
+        b"content-length: %d" % len(body),
+        b"x-request-id: r",
+        b"retry-after: 2",
+        b"connection: close",
+    ]
+    assert json.loads(body)["error"] == {
+        "message": "no healthy replica",
+        "type": "server_error",
+        "param": None,
+        "code": "no_replica",
+    }

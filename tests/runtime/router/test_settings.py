@@ -1,0 +1,92 @@
+"""What an operator can get wrong, and what the router says about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hypertier.errors import ConfigError
+from hypertier.router.settings import Address, RouterSettings, parse_discover, parse_listen, parse_replica
+
+ENGINE = "http://10.0.0.5:8000"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [
+        pytest.param({"listen": "8000"}, "--listen", id="no-host"),
+        pytest.param({"listen": "0.0.0.0:http"}, "--listen", id="port-word"),
+        pytest.param({"listen": "0.0.0.0:70000"}, "--listen", id="port-large"),
+        pytest.param({"listen": "::1:80"}, "--listen", id="bare-ipv6"),
+        pytest.param({"metrics_port": 65536}, "--metrics-port", id="metrics-port"),
+        pytest.param({"strategy": "kvaware"}, "--strategy", id="kvaware"),
+        pytest.param({"strategy": "round-robin"}, "--strategy", id="strategy"),
+        pytest.param({"replicas": ()}, "--replica", id="no-replica"),
+        pytest.param({"replicas": (ENGINE, ENGINE)}, "--replica", id="replica-twice"),
+        pytest.param({"replicas": (ENGINE, ENGINE + "/")}, "--replica", id="replica-twice-with-slash"),
+        pytest.param({"replicas": ("10.0.0.5:8000",)}, "--replica", id="no-scheme"),
+        pytest.param({"replicas": ("https://a:1",)}, "--replica", id="https"),
+        pytest.param({"replicas": ("http://a",)}, "--replica", id="no-port"),
+        pytest.param({"replicas": ("http://a:0",)}, "--replica", id="port-zero"),
+        pytest.param({"replicas": ("http://a:1/v1",)}, "--replica", id="path"),
+        pytest.param({"replicas": ("http://u:p@a:1",)}, "--replica", id="user"),
+        pytest.param({"replicas": ("http://[::1:80",)}, "--replica", id="broken-ipv6"),
+        pytest.param({"discover": "engines:8000"}, "--discover", id="discover-scheme"),
+        pytest.param({"discover": "dns://engines"}, "--discover", id="discover-port"),
+        pytest.param({"session_key": "x session"}, "--session-key", id="session-key"),
+        pytest.param({"retries": -1}, "--retries", id="retries"),
+        pytest.param({"max_body_bytes": 10}, "--max-body-bytes", id="body"),
+        pytest.param({"max_head_bytes": 10}, "--max-head-bytes", id="head"),
+        pytest.param({"max_buffered_bytes": 2048}, "--max-buffered-bytes", id="buffered"),
+        pytest.param({"index_bytes": 1}, "--index-bytes", id="index"),
+        pytest.param({"drain_seconds": -1}, "--drain-seconds", id="drain"),
+        pytest.param({"drain_seconds": float("nan")}, "--drain-seconds", id="nan"),
+        pytest.param({"lameduck_seconds": -1}, "--lameduck-seconds", id="lameduck"),
+        pytest.param({"connect_timeout_seconds": 0}, "--connect-timeout", id="connect"),
+        pytest.param({"response_timeout_seconds": 0}, "--response-timeout", id="response"),
+        pytest.param({"read_timeout_seconds": -1}, "--read-timeout", id="read"),
+        pytest.param({"idle_timeout_seconds": 0}, "--idle-timeout", id="idle"),
+        pytest.param({"health_interval_seconds": 0}, "--health-interval", id="health"),
+        pytest.param({"health_timeout_seconds": float("nan")}, "--health-timeout", id="health-timeout"),
+    ],
+)
+def test_wrong_value_names_its_flag_and_what_works(wrong: dict[str, Any], setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RouterSettings(**({"replicas": (ENGINE,)} | wrong))
+
+    assert caught.value.setting == setting
+    assert caught.value.expected
+
+
+def test_kvaware_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match="KV events"):
+        RouterSettings(replicas=(ENGINE,), strategy="kvaware")
+
+
+@pytest.mark.parametrize("strategy", ["roundrobin", "prefixaware", "session"])
+def test_strategies_are_spelled_as_in_the_manifest(strategy: str) -> None:
+    settings = RouterSettings(replicas=(ENGINE,), strategy=strategy)
+
+    assert strategy in settings.plan()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.0.0.0:8000", Address("0.0.0.0", 8000)),
+        ("[::]:0", Address("::", 0)),
+        ("localhost:65535", Address("localhost", 65535)),
+    ],
+    ids=["ipv4", "ipv6", "name"],
+)
+def test_addresses_are_read_and_written_alike(text: str, expected: Address) -> None:
+    listen = parse_listen("--listen", text)
+
+    assert listen == expected
+    assert str(listen) == text
+
+
+def test_replica_and_discover_name_an_address() -> None:
+    assert parse_replica("http://[fd00::1]:8000/") == Address("fd00::1", 8000)
+    assert parse_discover("dns://engines.ns.svc:8000") == Address("engines.ns.svc", 8000)

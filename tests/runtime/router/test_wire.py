@@ -1,0 +1,338 @@
+"""Requests read off the wire: what is served, what is refused, and that fragments change neither."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypertier.router.wire import (
+    MAX_HEADERS,
+    BodyBudget,
+    Request,
+    RequestReader,
+    request_head,
+    response_head,
+)
+
+HOST = b"Host: a\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def reader(
+    max_head_bytes: int = 8192, max_body_bytes: int = 1024, budget_bytes: int = 1 << 20
+) -> RequestReader:
+    return RequestReader(
+        max_head_bytes=max_head_bytes, max_body_bytes=max_body_bytes, budget=BodyBudget(budget_bytes)
+    )
+
+
+def read(data: bytes) -> tuple[list[tuple[bytes, bytes, bytes]], int | None]:
+    """Method, target and body of each request, and the status of a refusal."""
+    one = reader()
+    one.feed(data)
+    status = one.refusal.status if one.refusal is not None else None
+    return [(request.method, request.target, bytes(request.body)) for request in one.ready], status
+
+
+def head(*lines: bytes, line: bytes = b"POST / HTTP/1.1") -> bytes:
+    return b"\r\n".join((line, b"Host: a", *lines)) + b"\r\n\r\n"
+
+
+# Each of these is read differently by some other parser on the way.
+AMBIGUOUS = {
+    "length-then-chunked": head(b"Content-Length: 5", b"Transfer-Encoding: chunked") + b"0\r\n\r\n",
+    "chunked-then-length": head(b"Transfer-Encoding: chunked", b"Content-Length: 5") + b"0\r\n\r\n",
+    "two-equal-lengths": head(b"Content-Length: 1", b"Content-Length: 1") + b"x",
+    "two-lengths": head(b"Content-Length: 1", b"Content-Length: 2") + b"xx",
+    "list-of-lengths": head(b"Content-Length: 1, 1") + b"x",
+    "signed-length": head(b"Content-Length: +1") + b"x",
+    "negative-length": head(b"Content-Length: -1") + b"x",
+    "hexadecimal-length": head(b"Content-Length: 0x1") + b"x",
+    "empty-length": head(b"Content-Length: ") + b"x",
+    "inner-space-in-length": head(b"Content-Length: 1 1") + b"x",
+    "overflowing-length": head(b"Content-Length: 99999999999999999999999") + b"x",
+    "folded-header": head(b"X: a\r\n b", b"Content-Length: 0"),
+    "tab-folded-header": head(b"X: a\r\n\tb", b"Content-Length: 0"),
+    "folded-first-header": b"POST / HTTP/1.1\r\n Host: a\r\n\r\n",
+    "bare-cr-in-value": head(b"X: a\rContent-Length: 5"),
+    "bare-cr-ends-line": b"GET / HTTP/1.1\rHost: a\r\r",
+    "bare-lf-ends-request-line": b"GET / HTTP/1.1\nHost: a\n\n",
+    "bare-lf-ends-header": b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
+    "space-before-colon": head(b"Transfer-Encoding : chunked"),
+    "nul-in-value": head(b"X: a\x00b"),
+    "empty-name": head(b": x"),
+    "no-colon": head(b"foo"),
+    "identity-coding": head(b"Transfer-Encoding: identity"),
+    "unknown-coding": head(b"Transfer-Encoding: xchunked") + b"0\r\n\r\n",
+    "list-of-codings": head(b"Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
+    "chunked-twice": head(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked") + b"0\r\n\r\n",
+    "chunked-then-identity": head(b"Transfer-Encoding: chunked", b"Transfer-Encoding: identity")
+    + b"0\r\n\r\n",
+    "identity-then-chunked": head(b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked")
+    + b"0\r\n\r\n",
+    "vertical-tab-in-coding": head(b"Transfer-Encoding: \x0bchunked") + b"0\r\n\r\n",
+    "chunked-in-http-1.0": head(b"Transfer-Encoding: chunked", line=b"POST / HTTP/1.0") + b"0\r\n\r\n",
+    "negative-chunk": CHUNKED + b"-1\r\n\r\n",
+    "prefixed-chunk": CHUNKED + b"0x1\r\nx\r\n0\r\n\r\n",
+    "space-behind-chunk-size": CHUNKED + b"1 \r\nx\r\n0\r\n\r\n",
+    "lf-behind-chunk-size": CHUNKED + b"1\nx\r\n0\r\n\r\n",
+    "lf-in-chunk-extension": CHUNKED + b"1;a\nb\r\nx\r\n0\r\n\r\n",
+    "chunk-longer-than-said": CHUNKED + b"1\r\nxx0\r\n\r\n",
+    "overflowing-chunk": CHUNKED + b"fffffffffffffffff\r\nx\r\n0\r\n\r\n",
+    "two-hosts": head(b"Host: b"),
+    "no-host": b"GET / HTTP/1.1\r\n\r\n",
+    "space-in-target": head(line=b"GET /a b HTTP/1.1"),
+    "control-in-target": head(line=b"GET /a\x01b HTTP/1.1"),
+    "unknown-method": head(line=b"FOO / HTTP/1.1"),
+    "http-2-preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+}
+
+
+@pytest.mark.parametrize("data", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_request_that_two_parsers_may_read_differently_is_refused(data: bytes) -> None:
+    smuggled = b"GET /smuggled HTTP/1.1\r\n" + HOST + b"\r\n"
+
+    requests, status = read(data + smuggled)
+
+    assert (requests, status) == ([], 400)
+
+
+@pytest.mark.parametrize("data", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_ambiguous_request_is_refused_byte_by_byte_too(data: bytes) -> None:
+    one = reader()
+
+    for at in range(len(data)):
+        one.feed(data[at : at + 1])
+
+    assert not one.ready
+    assert one.refusal is not None
+    assert one.refusal.status == 400
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(head(line=b"CONNECT a:1 HTTP/1.1"), 501, id="connect"),
+        pytest.param(head(line=b"GET / HTTP/2.0"), 505, id="http-2"),
+        pytest.param(b"GET /\r\n\r\n", 505, id="http-0.9"),
+        pytest.param(head(b"Expect: 200-ok"), 417, id="expectation"),
+        pytest.param(head(b"Content-Length: 1025"), 413, id="long-body"),
+        pytest.param(CHUNKED + b"401\r\n" + b"x" * 1025, 413, id="long-chunked-body"),
+        pytest.param(head(b"X: " + b"x" * 8192), 431, id="long-header"),
+        pytest.param(head(line=b"GET /" + b"x" * 8192 + b" HTTP/1.1"), 431, id="long-target"),
+        pytest.param(head(*[b"X: 1"] * MAX_HEADERS), 431, id="many-headers"),
+    ],
+)
+def test_what_is_not_served_is_refused_by_its_status(data: bytes, expected: int) -> None:
+    requests, status = read(data)
+
+    assert (requests, status) == ([], expected)
+
+
+def test_chunk_extensions_beyond_measure_are_refused() -> None:
+    one = reader()
+
+    one.feed(CHUNKED)
+    for _ in range(100):
+        one.feed(b"1;" + b"x" * 1000 + b"\r\nx\r\n")
+
+    assert one.refusal is not None
+    assert one.refusal.status == 400
+
+
+def test_endless_trailers_are_refused() -> None:
+    one = reader()
+
+    one.feed(CHUNKED + b"0\r\n")
+    for _ in range(100):
+        one.feed(b"X: " + b"x" * 1000 + b"\r\n")
+
+    assert one.refusal is not None
+    assert one.refusal.status == 400
+
+
+SERVED = {
+    "get": (head(line=b"GET /a?b HTTP/1.1"), (b"GET", b"/a?b", b"")),
+    "length": (head(b"Content-Length: 3") + b"abc", (b"POST", b"/", b"abc")),
+    "empty-body": (head(b"content-length: 0"), (b"POST", b"/", b"")),
+    "chunked": (CHUNKED + b"2;x=1\r\nab\r\n1\r\nc\r\n0\r\nT: 1\r\n\r\n", (b"POST", b"/", b"abc")),
+    "absolute-target": (head(line=b"GET http://b/x?y HTTP/1.1"), (b"GET", b"/x?y", b"")),
+    "absolute-target-without-path": (head(line=b"GET HTTP://b HTTP/1.1"), (b"GET", b"/", b"")),
+    "options": (head(line=b"OPTIONS * HTTP/1.1"), (b"OPTIONS", b"*", b"")),
+    "leading-lines": (b"\r\n\r\n" + head(line=b"GET / HTTP/1.1"), (b"GET", b"/", b"")),
+    "upgrade": (head(b"Connection: Upgrade", b"Upgrade: h2c"), (b"POST", b"/", b"")),
+    "upgrade-with-length": (
+        head(b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"Content-Length: 3") + b"abc",
+        (b"POST", b"/", b"abc"),
+    ),
+    "upgrade-with-empty-body": (
+        head(b"Connection: Upgrade", b"Upgrade: h2c", b"Content-Length: 0"),
+        (b"POST", b"/", b""),
+    ),
+    "upgrade-chunked": (
+        head(b"Connection: Upgrade", b"Upgrade: h2c", b"Transfer-Encoding: chunked")
+        + b"3\r\nabc\r\n0\r\n\r\n",
+        (b"POST", b"/", b"abc"),
+    ),
+}
+
+
+@given(
+    names=st.lists(st.sampled_from(sorted(SERVED)), min_size=1, max_size=5),
+    cuts=st.lists(st.integers(0, 1000), max_size=20),
+)
+def test_pipelined_requests_read_the_same_however_they_are_cut(names: list[str], cuts: list[int]) -> None:
+    data = b"".join(SERVED[name][0] for name in names)
+    one = reader()
+
+    places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+    for begin, end in itertools.pairwise(places):
+        one.feed(data[begin:end])
+
+    assert one.refusal is None
+    got = [(request.method, request.target, bytes(request.body)) for request in one.ready]
+    assert got == [SERVED[name][1] for name in names]
+    assert not one.started
+
+
+@given(data=st.binary(max_size=400), cut=st.integers(0, 400))
+def test_any_bytes_are_read_or_refused_and_never_raise(data: bytes, cut: int) -> None:
+    whole, parts = reader(), reader()
+
+    whole.feed(data)
+    parts.feed(data[:cut])
+    parts.feed(data[cut:])
+
+    assert len(whole.ready) == len(parts.ready)
+    assert (whole.refusal is None) == (parts.refusal is None)
+
+
+@given(
+    mutation=st.tuples(st.integers(0, 10_000), st.binary(max_size=3), st.integers(0, 3)),
+    name=st.sampled_from(sorted(SERVED)),
+)
+def test_damaged_requests_read_the_same_however_they_are_cut(
+    mutation: tuple[int, bytes, int], name: str
+) -> None:
+    at, inserted, num_removed = mutation
+    data = SERVED[name][0] * 2
+    at %= len(data)
+    data = data[:at] + inserted + data[at + num_removed :]
+    whole, bytewise = reader(), reader()
+
+    whole.feed(data)
+    for place in range(len(data)):
+        bytewise.feed(data[place : place + 1])
+
+    assert [(r.method, r.target, bytes(r.body)) for r in whole.ready] == [
+        (r.method, r.target, bytes(r.body)) for r in bytewise.ready
+    ]
+    assert (whole.refusal and whole.refusal.status) == (bytewise.refusal and bytewise.refusal.status)
+
+
+def test_nothing_is_read_behind_the_last_request_of_a_connection() -> None:
+    data = head(b"Connection: close") + head(line=b"GET /b HTTP/1.1")
+
+    requests, status = read(data)
+
+    assert ([target for _, target, _ in requests], status) == ([b"/"], None)
+
+
+def test_bodies_count_against_the_budget_until_given_back() -> None:
+    budget = BodyBudget(1000)
+    first = RequestReader(max_head_bytes=8192, max_body_bytes=900, budget=budget)
+    second = RequestReader(max_head_bytes=8192, max_body_bytes=900, budget=budget)
+
+    first.feed(head(b"Content-Length: 800") + b"x" * 700)
+    second.feed(head(b"Content-Length: 800") + b"x" * 700)
+
+    assert second.refusal is not None
+    assert (second.refusal.status, second.refusal.retry_after_seconds) == (503, 1)
+    assert budget.held_bytes == 700
+    first.drop()
+    second.drop()
+    assert budget.held_bytes == 0
+
+
+def test_head_for_the_engine_leaves_out_what_speaks_of_the_clients_connection() -> None:
+    one = reader()
+    one.feed(
+        head(
+            b"Connection: keep-alive, X-Mine, Authorization",
+            b"Keep-Alive: timeout=5",
+            b"Proxy-Authorization: secret",
+            b"TE: trailers",
+            b"X-Mine: 1",
+            b"authorization: Bearer k",
+            b"Content-Length: 2",
+        )
+        + b"{}"
+    )
+
+    raw = request_head(one.ready[0], b"id-1")
+
+    assert raw == (
+        b"POST / HTTP/1.1\r\nHost: a\r\nauthorization: Bearer k\r\nContent-Length: 2\r\n"
+        b"x-request-id: id-1\r\n\r\n"
+    )
+
+
+def test_request_id_of_the_client_is_kept() -> None:
+    one = reader()
+    one.feed(head(b"X-Request-ID: mine"))
+
+    raw = request_head(one.ready[0], b"other")
+
+    assert raw.count(b"mine") == 1
+    assert b"other" not in raw
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"X-A", b"x-b", b"Accept"]), st.text("!az~ ").map(str.encode))))
+def test_other_headers_reach_the_engine_unchanged_and_in_order(headers: list[tuple[bytes, bytes]]) -> None:
+    request = Request(headers=headers, fields={name.lower(): value for name, value in headers})
+
+    raw = request_head(request, b"id")
+
+    lines = [b"%s: %s" % header for header in headers]
+    assert raw.split(b"\r\n")[1 : len(lines) + 1] == lines
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "expected", "ends"),
+    [
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nX: 1\r\ncontent-length: 2\r\n\r\n",
+            200,
+            b"HTTP/1.1 200 OK\r\nX: 1\r\ncontent-length: 2\r\n",
+            False,
+            id="close",
+        ),
+        pytest.param(
+            b"HTTP/1.0 200 OK\r\nX: 1\r\n\r\n", 200, b"HTTP/1.1 200 OK\r\nX: 1\r\n", True, id="http-1.0"
+        ),
+        pytest.param(
+            b"HTTP/1.1 204 None\r\nkeep-alive: 5\r\n\r\n",
+            204,
+            b"HTTP/1.1 204 None\r\n",
+            False,
+            id="no-content",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            200,
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n",
+            False,
+            id="chunked",
+        ),
+    ],
+)
+def test_head_for_the_client_keeps_all_but_the_engines_connection(
+    raw: bytes, status: int, expected: bytes, ends: bool
+) -> None:
+    got = response_head(raw, status=status, is_head=False)
+
+    assert (got.raw, got.ends_with_connection) == (expected, ends)
