@@ -83,9 +83,9 @@ class RealValkey:
         return [line for line in lines if line.startswith(b"ht1:")]
 
     @contextlib.contextmanager
-    def client(self) -> Iterator[valkey.Valkey]:
+    def client(self, password: str = "") -> Iterator[valkey.Valkey]:
         """A client, for keys and values of any bytes."""
-        client = valkey.Valkey(port=self.port, password=self._password or None)
+        client = valkey.Valkey(port=self.port, password=password or self._password or None)
         yield client
         client.close()
 
@@ -194,3 +194,69 @@ def read_command(stream: BinaryIO) -> list[bytes] | None:
     except (OSError, ValueError):
         return None
     return parts
+
+
+class Relay:
+    """A TCP port in front of a server. `target` may be moved; it can refuse, delay, and talk nonsense.
+
+    While `refuses`, connections are closed at once. `delay_seconds` holds each piece of an answer back.
+    `nonsense`, if not empty, is sent instead of answers.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.refuses = False
+        self.delay_seconds = 0.0
+        self.nonsense = b""
+        self._over = threading.Event()
+        self._sockets: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def cut(self) -> None:
+        """Break off every connection there is."""
+        for each in list(self._sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End."""
+        self._over.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+        self._thread.join(20)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.refuses:
+                client.close()
+                continue
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target), 20)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            self._sockets |= {client, server}
+            threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
+            threading.Thread(target=self._pump, args=(server, client, True), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
+        with contextlib.suppress(OSError):
+            while piece := source.recv(1024 * 1024):
+                if answers and self.delay_seconds:
+                    self._over.wait(self.delay_seconds)
+                sink.sendall(self.nonsense if answers and self.nonsense else piece)
+        for each in (source, sink):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._sockets.discard(source)
+        source.close()
