@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +15,12 @@ from typing import Any
 
 from hypertier.errors import ConfigError, LabError, MissingPackageError
 from hypertier.lab.engine_env import find_engine_python
+from hypertier.lab.interrupts import uninterrupted
 from hypertier.lab.model import build_model
-from hypertier.lab.overlay import table
-from hypertier.lab.plan import LabPlan, LabSettings, check_settings, describe, l1_bytes_for, plan_lab
+from hypertier.lab.overlay import summary, table
+from hypertier.lab.plan import LabPlan, LabSettings, check_settings, l1_bytes_for, plan_lab
 from hypertier.lab.process_spec import ProcessSpec
-from hypertier.lab.processes import Processes, ProcessRecord, free_ports, is_alive
+from hypertier.lab.processes import Processes, ProcessRecord, free_ports, is_alive, signal_group
 from hypertier.lab.state import LAB_DIRECTORY, LabState, forget_state, load_state, save_state
 from hypertier.lab.translate import read_endpoint
 from hypertier.lab.valkey import find_server, valkey_process
@@ -27,6 +29,8 @@ from hypertier.tier.preflight import Host, sweep_regions
 
 RENDERER_GROUP = "hypertier.renderer"
 START_SECONDS = 600.0
+DIFFERENCES = "differences.txt"
+SUMMARY_WIDTH = 100
 SIMULATED = (
     "SIMULATED ENGINE: no model computes here. Text and prefill times are made up; the prefix cache, L1, L2 "
     "and the router are real."
@@ -44,8 +48,8 @@ class Lab:
         self, plan: LabPlan, engine: str, valkey: ProcessSpec | None, directory: Path, say: Say
     ) -> None:
         self.plan = plan
-        self._valkey = valkey
-        self._directory = directory
+        self._specs = {spec.name: spec for spec in (valkey, *plan.engines, plan.router) if spec is not None}
+        self.directory = directory
         self._say = say
         self._processes = Processes(directory)
         self._state = LabState(engine, plan.model_name, plan.router_url, plan.replica_urls)
@@ -56,73 +60,54 @@ class Lab:
         return self._state.processes
 
     def __enter__(self) -> Lab:
-        try:
-            self.up()
-        except BaseException:
-            self.down()
-            raise
+        self.up()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.down()
 
     def up(self) -> None:
-        """Start everything, and return when the router answers.
+        """Start everything, and return when the router answers. What does not come up whole is ended.
 
         Raises:
             LabError: this lab is up already, or a process did not start.
         """
-        state = load_state(self._directory)
+        state = load_state(self.directory)
         if state is not None and any(is_alive(record) for record in state.processes):
             raise LabError(
                 f"this lab is up already, at {state.router_url}; end it with: hypertier lab down FILE"
             )
-        if self._valkey is not None:
-            self._start([self._valkey])
-        self.start_engines()
-        self._start([self.plan.router])
+        try:
+            self.start([name for name in self._specs if name == "valkey"])
+            self.start(self.engine_names)
+            self.start(["router"])
+        except BaseException:
+            self.down()
+            raise
 
-    def start_engines(self) -> None:
-        """Start all engines at once and wait for them."""
-        self._start(self.plan.engines)
+    @property
+    def engine_names(self) -> tuple[str, ...]:
+        """`engine-0` and so on, whether they run or not."""
+        return tuple(spec.name for spec in self.plan.engines)
 
-    def stop_engines(self) -> None:
-        """End all engines; L1 goes with them, L2 stays."""
-        self.stop([record for record in self.records if record.name.startswith("engine-")])
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The processes that do not run, in the order in which they start."""
+        running = {record.name for record in self.records if self._processes.is_running(record)}
+        return tuple(name for name in self._specs if name not in running)
 
-    def stop(self, records: Sequence[ProcessRecord]) -> None:
-        """End processes of this lab."""
-        self._processes.stop(records)
-        self._keep(tuple(record for record in self.records if record not in records))
-        sweep(self._state.engine)
+    def start(self, names: Sequence[str]) -> None:
+        """Start processes at once and wait until all are ready.
 
-    def record(self, name: str) -> ProcessRecord:
-        """The running process of this name, such as `engine-0`, `router` or `valkey`."""
-        for record in self.records:
-            if record.name == name:
-                return record
-        raise LabError(f"{name} does not run in this lab")
-
-    def crashed(self) -> list[ProcessRecord]:
-        """The processes that ended by themselves."""
-        return [record for record in self.records if not self._processes.is_running(record)]
-
-    def down(self) -> None:
-        """End everything, the router first."""
-        router = [record for record in self.records if record.name == "router"]
-        self._processes.stop(router)
-        self._processes.stop([record for record in self.records if record not in router])
-        self._keep(())
-        sweep(self._state.engine)
-        forget_state(self._directory)
-
-    def _start(self, specs: Sequence[ProcessSpec]) -> None:
+        Raises:
+            LabError: one of them did not start.
+        """
         started = []
-        for spec in specs:
-            record = self._processes.start(spec)
+        for name in names:
+            record = self._processes.start(self._specs[name])
             started.append(record)
-            self._keep((*self.records, record))
-            self._say(f"{spec.name} starts (process {record.pid}, log {record.log})")
+            self._keep((*(each for each in self.records if each.name != name), record))
+            self._say(f"{name} starts (process {record.pid}, log {record.log})")
         self._processes.wait_ready(
             started,
             START_SECONDS,
@@ -132,13 +117,46 @@ class Lab:
             ),
         )
 
+    def stop(self, names: Sequence[str]) -> None:
+        """End processes of this lab. With an engine goes its L1; L2 lives as long as `valkey`."""
+        records = [record for record in self.records if record.name in names]
+        self._processes.stop(records)
+        self._keep(tuple(record for record in self.records if record not in records))
+        sweep(self._state.engine)
+
+    def kill(self, name: str) -> None:
+        """End a process at once, as a crash would."""
+        for record in self.records:
+            if record.name == name:
+                signal_group(record, signal.SIGKILL)
+
+    def down(self) -> None:
+        """End everything, the router first."""
+        with uninterrupted():
+            router = [record for record in self.records if record.name == "router"]
+            self._processes.stop(router)
+            self._processes.stop([record for record in self.records if record not in router])
+            self._keep(())
+            sweep(self._state.engine)
+            forget_state(self.directory)
+
     def _keep(self, records: tuple[ProcessRecord, ...]) -> None:
         self._state = replace(self._state, processes=records)
-        save_state(self._directory, self._state)
+        save_state(self.directory, self._state)
 
 
-def prepare_lab(objects: Sequence[Mapping[str, Any]], name: str, engine: str, replicas: int, say: Say) -> Lab:
-    """Plan a lab for rendered objects; nothing is started yet. Tells what differs from the manifests.
+def prepare_lab(
+    objects: Sequence[Mapping[str, Any]],
+    name: str,
+    engine: str,
+    replicas: int,
+    say: Say,
+    *,
+    brief: bool = False,
+) -> Lab:
+    """Plan a lab for rendered objects; nothing is started yet.
+
+    Tells what differs from the manifests, all of it or in brief.
 
     Raises:
         HypertierError: something rendered that is not understood, or something that is missing here.
@@ -161,14 +179,28 @@ def prepare_lab(objects: Sequence[Mapping[str, Any]], name: str, engine: str, re
     valkey = None
     if plan.l2_port is not None:
         valkey = valkey_process(find_server(os.environ), plan.l2_port, settings.l2_password, os.environ)
-    for line in describe(plan, table(plan.differences)):
-        say(line)
+    tell_differences(plan, directory, say, brief=brief)
     if engine == "simulated":
         say(SIMULATED)
     elif not (model_directory / "model.safetensors").is_file():
         say(f"making a small Llama in {model_directory}")
         build_model(model_directory)
     return Lab(plan, engine, valkey, directory, say)
+
+
+def tell_differences(plan: LabPlan, directory: Path, say: Say, *, brief: bool) -> None:
+    """Say what differs here from the manifests, and keep the whole table in a file."""
+    lines = table(plan.differences)
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / DIFFERENCES
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    say("What the charts rendered runs here as processes. What differs, and why:")
+    for line in summary(plan.differences, SUMMARY_WIDTH) if brief else lines:
+        say(f"  {line}")
+    if plan.left_out:
+        say(f"  left out, as there is no CloudWatch here: {', '.join(plan.left_out)}")
+    if brief:
+        say(f"  these, and what the manifests leave to defaults, setting by setting: {file}")
 
 
 def engine_command(engine: str) -> tuple[str, ...]:
@@ -223,3 +255,15 @@ def sweep(engine: str) -> None:
     """Remove the memory regions of engines that are gone: vLLM leaves them behind."""
     if engine == "vllm" and Host().shm.is_dir():
         sweep_regions(Host())
+
+
+def running_lab(path: Path) -> LabState:
+    """Find the lab of a deployment file.
+
+    Raises:
+        LabError: it is not up, or its router ended.
+    """
+    state = load_state(lab_directory(load_deployment(path).name))
+    if state is None or not any(is_alive(record) for record in state.processes if record.name == "router"):
+        raise LabError(f"the lab of {path} is not up; start it with: hypertier lab up {path}")
+    return state

@@ -30,7 +30,7 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The sizes of the Llama: 4 KiB of keys and values per token in float32 with the defaults."""
+    """The sizes of the Llama; with the defaults, 4 KiB of keys and values per token."""
 
     hidden_size: int = 256
     num_layers: int = 4
@@ -40,6 +40,11 @@ class ModelShape:
     intermediate_size: int = 768
     vocab_size: int = 512
     max_position_embeddings: int = 131_072
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Keys and values of one token in all layers, in float32."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * 4
 
 
 def build_model(directory: Path, seed: int = 0, shape: ModelShape | None = None) -> Path:

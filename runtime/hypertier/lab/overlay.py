@@ -5,6 +5,7 @@ What stands in no list here is not understood, and the lab refuses to start rath
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -305,6 +306,21 @@ def table(differences: Sequence[Difference]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join([*(row[i].ljust(widths[i]) for i in range(3)), row[3]]) for row in rows]
     lines.insert(1, "  ".join("-" * width for width in (*widths, 3)))
+    return lines
+
+
+def summary(differences: Sequence[Difference], width: int) -> list[str]:
+    """What the manifests set and is another here, in few lines: a reason, then the settings it changes."""
+    by_reason: dict[str, dict[str, str]] = {}
+    for each in differences:
+        if each.rendered is not None:
+            name = each.setting.rpartition(".")[2] or each.setting
+            change = f"{name} {shown(each.rendered)} -> {shown(each.here)}"
+            by_reason.setdefault(each.why, {}).setdefault(name, change)
+    lines = []
+    for reason, changes in by_reason.items():
+        text = f"{', '.join(changes.values())}: {reason}"
+        lines += textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
     return lines
 
 

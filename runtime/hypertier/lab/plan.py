@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -141,11 +141,3 @@ def l1_bytes_for(free_shm_bytes: int, replicas: int) -> int:
             "in a container, start it with --shm-size 1g",
         )
     return min(share, LARGEST_L1_BYTES)
-
-
-def describe(plan: LabPlan, table: Sequence[str]) -> list[str]:
-    """What is said before anything starts."""
-    lines = ["What the charts rendered runs here as processes. What differs, and why:", "", *table, ""]
-    if plan.left_out:
-        lines.append(f"Left out: {', '.join(plan.left_out)} (no CloudWatch here)")
-    return lines

@@ -4,7 +4,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypertier.lab.arguments import Option
-from hypertier.lab.overlay import ENGINE, ROUTER, Difference, Overlay, Place, Rule, lay_over_options, table
+from hypertier.lab.overlay import (
+    ENGINE,
+    ROUTER,
+    Difference,
+    Overlay,
+    Place,
+    Rule,
+    lay_over_options,
+    summary,
+    table,
+)
 
 PLACE = Place(port=1234)
 SOME_RULES = Overlay(
@@ -60,4 +70,19 @@ def test_the_table_has_one_line_for_equal_differences() -> None:
         "setting   in the manifest  here  why",
         "--------  ---------------  ----  ---",
         "--x ...b  1                -     why not",
+    ]
+
+
+def test_the_summary_has_what_the_manifest_set_once_by_reason() -> None:
+    differences = [
+        Difference("--port", "80", "1234", "one machine"),
+        Difference("--port", "80", "1235", "one machine"),
+        Difference("--host", "0.0.0.0", "127.0.0.1", "one machine"),
+        Difference("--eager", None, "", "no graphs"),
+        Difference("--x.a.b", "1", None, "why not"),
+    ]
+
+    assert summary(differences, 100) == [
+        "--port 80 -> 1234, --host 0.0.0.0 -> 127.0.0.1: one machine",
+        "b 1 -> -: why not",
     ]

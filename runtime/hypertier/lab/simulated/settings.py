@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from hypertier.errors import ConfigError
 from hypertier.lab.arguments import Option, parse_options
+from hypertier.lab.model import ModelShape
 from hypertier.tier.preflight import OUR_TIERS, VLLM_TIER_KEYS, transfer_config
 from hypertier.tier.settings import TierSettings, read_settings
 
-KV_BYTES_PER_TOKEN = 4096  # as of the lab's small Llama
+KV_BYTES_PER_TOKEN = ModelShape().kv_bytes_per_token
 
 
 @dataclass(frozen=True)

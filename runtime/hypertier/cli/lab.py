@@ -1,0 +1,89 @@
+"""`hypertier lab`: the rendered workloads as processes on this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.group("lab", epilog="Example: hypertier lab up examples/reference/deployment.yaml")
+def command() -> None:
+    """Run what the charts render for a deployment as processes on this machine.
+
+    FILE is a deployment file with one endpoint, served selfhosted. Logs and state lie in .hypertier/lab.
+    """
+
+
+@command.command("up", epilog="Example: hypertier lab up examples/reference/deployment.yaml --replicas 1")
+@FILE
+@click.option(
+    "--engine",
+    default="vllm",
+    show_default=True,
+    help="vllm, a real one on CPUs, or simulated: real caches, made-up words.",
+)
+@click.option("--replicas", default=2, show_default=True, help="Engines to start, 1 to 8.")
+def up(file: Path, engine: str, replicas: int) -> None:
+    """Start engines, router and an embedded Valkey; they run until `hypertier lab down`."""
+    from hypertier.lab.interrupts import ended_by_signals
+    from hypertier.lab.lab import prepare_lab, render_file
+
+    name, objects = render_file(file)
+    lab = prepare_lab(objects, name, engine, replicas, click.echo)
+    try:
+        with ended_by_signals():
+            lab.up()
+    except KeyboardInterrupt:
+        click.echo("Interrupted; nothing is left running.", err=True)
+        sys.exit(130)
+    click.echo(f"\n{lab.plan.model_name} is served at {lab.plan.router_url}/v1, as OpenAI's API. Now:")
+    click.echo(f'  hypertier lab chat {file} "Why is the sky blue?"')
+    click.echo(f"  hypertier lab down {file}")
+
+
+@command.command("down", epilog="Example: hypertier lab down examples/reference/deployment.yaml")
+@FILE
+def down(file: Path) -> None:
+    """End everything that `hypertier lab up` started."""
+    from hypertier.lab.lab import lab_directory, stop_lab
+    from hypertier.spec.deployment import load_deployment
+
+    num_ended = stop_lab(lab_directory(load_deployment(file).name))
+    click.echo(f"ended {num_ended} processes" if num_ended else "nothing was running")
+
+
+@command.command(
+    "chat", epilog='Example: hypertier lab chat examples/reference/deployment.yaml "Why is the sky blue?"'
+)
+@FILE
+@click.argument("prompt")
+@click.option("--max-tokens", default=32, show_default=True, help="Length of the answer.")
+def chat(file: Path, prompt: str, max_tokens: int) -> None:
+    """Send PROMPT through the router, and tell who answered and where its tokens came from.
+
+    The small model has random weights: its answer means nothing, but it is the same every time.
+    """
+    from hypertier.errors import ConfigError
+    from hypertier.lab.lab import running_lab
+    from hypertier.lab.measuring import measure
+
+    if max_tokens < 1:
+        raise ConfigError("--max-tokens", max_tokens, "1 or more")
+    state = running_lab(file)
+    measured = measure(
+        state.router_url,
+        state.replica_urls,
+        state.model_name,
+        prompt,
+        max_tokens=max_tokens,
+        on_text=lambda text: click.echo(text, nl=False),
+    )
+    click.echo(
+        f"\n\n{measured.served_by} answered. Of {measured.answer.prompt_tokens} prompt tokens, "
+        f"{measured.cached_tokens} came from a cache ({measured.hit_source}); "
+        f"first token after {measured.ttft_seconds:.2f} s."
+    )
