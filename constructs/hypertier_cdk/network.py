@@ -1,17 +1,202 @@
-"""The VPC: private subnets for nodes, tagged for internal load balancers, in zones named by id."""
+"""The VPC: private subnets for nodes in zones named by id, with or without a way to the internet."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from hypertier.catalog.zones import zones_beside
 from hypertier.errors import ConfigError
+from hypertier_cdk.vpc_endpoints import images_of, is_reachable_image, services_for
 
 MIN_ZONES = 2  # EKS puts its control plane into two zones at least
+PRIVATE_CIDR_MASK = 18
+# https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (read 2026-12-01)
+ADDRESSES_AWS_KEEPS = 5
+
+
+class Network(Construct):
+    """A VPC of private subnets over several zones, or an `existing` one, which is never changed.
+
+    `availability_zone_ids` names the zones by id (`usw2-az2`), the same in every account, unlike names; a
+    training plan's capacity lies in one of them. Others of the same Region fill them up to `max_azs`. Without
+    any the first `max_azs` zones of the account are taken. `closed=True` leaves out the way to the internet:
+    AWS is reached through endpoints, which whoever needs them asks for with `reach`, and what only the
+    internet has is refused when the app is synthesized.
+
+    Attributes:
+        vpc: the VPC.
+        private_subnets: where nodes, the control plane and L2 live.
+        availability_zone_ids: the zones of `private_subnets`, in their order; empty where ids were not given.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        availability_zone_ids: Sequence[str] = (),
+        max_azs: int = 3,
+        closed: bool = False,
+        existing: ec2.IVpc | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        if max_azs < MIN_ZONES:
+            raise ConfigError("max_azs", max_azs, f"{MIN_ZONES} or more: EKS needs two zones")
+        zone_ids = tuple(dict.fromkeys(availability_zone_ids))
+        self.closed = closed
+        self._is_new = existing is None
+        self.availability_zone_ids = filled_up(zone_ids, max_azs) if self._is_new else zone_ids
+        self.vpc = existing or self._new_vpc(len(self.availability_zone_ids) or max_azs)
+        self.private_subnets = self._private_subnets()
+        self._endpoints: dict[str, ec2.InterfaceVpcEndpoint] = {}
+        self._endpoints_group: ec2.SecurityGroup | None = None
+
+    def subnet_in(self, availability_zone_id: str) -> ec2.ISubnet:
+        """The private subnet in that zone.
+
+        Raises:
+            ConfigError: where the network was not made with this zone's id.
+        """
+        if availability_zone_id not in self.availability_zone_ids:
+            raise ConfigError(
+                "availability_zone_id",
+                availability_zone_id,
+                "one of the network's availability_zone_ids, which are "
+                + (", ".join(self.availability_zone_ids) or "not given"),
+            )
+        return self.private_subnets[self.availability_zone_ids.index(availability_zone_id)]
+
+    def reach(self, *needs: str) -> None:
+        """Let a closed network reach what these needs call (`vpc_endpoints.SERVICES_BY_NEED`).
+
+        An open network has a way to everything, and an existing VPC is never changed: its owner adds
+        endpoints.
+        """
+        if not self.closed or not self._is_new:
+            return
+        group = self._endpoints_group or self._new_endpoints_group()
+        for service in services_for(needs):
+            if service not in self._endpoints:
+                self._endpoints[service] = ec2.InterfaceVpcEndpoint(
+                    self,
+                    f"Endpoint-{service}",
+                    vpc=self.vpc,
+                    service=ec2.InterfaceVpcEndpointAwsService(service),
+                    subnets=ec2.SubnetSelection(subnets=self.private_subnets),
+                    security_groups=[group],
+                    open=False,
+                )
+
+    def refuse_internet(self, setting: str, got: object, instead: str) -> None:
+        """Refuse what only the internet has, where there is none.
+
+        Raises:
+            ConfigError: the network is closed; says what to do `instead`.
+        """
+        if self.closed:
+            raise ConfigError(
+                setting, got, f"{instead}: the network is closed and has no way to the internet"
+            )
+
+    def refuse_unreachable_images(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse Kubernetes objects whose images no node of a closed network can pull.
+
+        Raises:
+            ConfigError: an image does not lie in Amazon ECR.
+        """
+        for manifest in objects:
+            for image in images_of(manifest):
+                if not is_reachable_image(image):
+                    self.refuse_internet(
+                        f"image of {manifest.get('kind')} {manifest.get('metadata', {}).get('name')}",
+                        image,
+                        "an image in Amazon ECR, for example behind a pull-through cache rule",
+                    )
+
+    def check_room(self, num_addresses: Mapping[str | None, int]) -> None:
+        """Refuse more nodes than the subnets have addresses for: by zone id, or None for nodes in any zone.
+
+        Raises:
+            ConfigError: a zone's subnet, or all of them together, are too small.
+        """
+        if not self._is_new:
+            return
+        each = 2 ** (32 - PRIVATE_CIDR_MASK) - ADDRESSES_AWS_KEEPS
+        asked: dict[str | None, int] = {zone: count for zone, count in num_addresses.items() if zone}
+        asked[None] = sum(num_addresses.values())
+        for zone, count in asked.items():
+            room = each if zone else each * len(self.private_subnets)
+            if count > room:
+                raise ConfigError(
+                    "instance_groups",
+                    f"nodes with {count} addresses in {zone or 'all zones'}",
+                    f"nodes with at most {room}, which is what the private subnets there have: fewer nodes, "
+                    "or a larger VPC as `existing`",
+                )
+
+    def _private_subnets(self) -> list[ec2.ISubnet]:
+        subnets = [*self.vpc.private_subnets, *self.vpc.isolated_subnets]
+        if len(subnets) < MIN_ZONES:
+            raise ConfigError(
+                "existing",
+                f"a VPC with {len(subnets)} private subnets",
+                f"{MIN_ZONES} private subnets or more: HyperPod's nodes live in private ones alone",
+            )
+        return subnets
+
+    def _new_vpc(self, num_zones: int) -> ec2.Vpc:
+        private = ec2.SubnetType.PRIVATE_ISOLATED if self.closed else ec2.SubnetType.PRIVATE_WITH_EGRESS
+        subnets = [ec2.SubnetConfiguration(name="Private", subnet_type=private, cidr_mask=PRIVATE_CIDR_MASK)]
+        if not self.closed:
+            public = ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=24)
+            subnets.append(public)
+        vpc = ec2.Vpc(
+            self,
+            "Vpc",
+            # Tokens, not max_azs: a stack without an account knows two zones only.
+            availability_zones=[cdk.Fn.select(zone, cdk.Fn.get_azs()) for zone in range(num_zones)],
+            subnet_configuration=subnets,
+            gateway_endpoints={
+                "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
+            },
+            # Would bring a custom resource along, for a group that nothing here uses.
+            restrict_default_security_group=False,
+        )
+        log_group = logs.LogGroup(
+            self,
+            "FlowLogs",
+            retention=logs.RetentionDays.ONE_MONTH,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+        )
+        vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group))
+        for zone_subnets in (vpc.public_subnets, vpc.private_subnets, vpc.isolated_subnets):
+            for subnet, zone_id in zip(zone_subnets, self.availability_zone_ids, strict=False):
+                resource = subnet.node.default_child
+                assert isinstance(resource, ec2.CfnSubnet)
+                resource.availability_zone = None
+                resource.availability_zone_id = zone_id
+        # How the load balancer controller finds subnets.
+        for subnet in (*vpc.private_subnets, *vpc.isolated_subnets):
+            cdk.Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")
+        for subnet in vpc.public_subnets:
+            cdk.Tags.of(subnet).add("kubernetes.io/role/elb", "1")
+        return vpc
+
+    def _new_endpoints_group(self) -> ec2.SecurityGroup:
+        group = ec2.SecurityGroup(
+            self, "EndpointsGroup", vpc=self.vpc, description="VPC endpoints", allow_all_outbound=False
+        )
+        group.add_ingress_rule(
+            ec2.Peer.ipv4(self.vpc.vpc_cidr_block), ec2.Port.tcp(443), "HTTPS from the VPC"
+        )
+        self._endpoints_group = group
+        return group
 
 
 def filled_up(zone_ids: tuple[str, ...], num_zones: int) -> tuple[str, ...]:
@@ -29,69 +214,3 @@ def filled_up(zone_ids: tuple[str, ...], num_zones: int) -> tuple[str, ...]:
     if len(filled) < MIN_ZONES:
         raise ConfigError("availability_zone_ids", list(zone_ids), "two zones or more: EKS needs two")
     return tuple(filled)
-
-
-class Network(Construct):
-    """A VPC of private subnets over several zones, or an `existing` one, which is never changed.
-
-    `availability_zone_ids` names the zones by id (`usw2-az2`), the same in every account, unlike names; a
-    training plan's capacity lies in one of them. Others of the same Region fill them up to `max_azs`. Without
-    any the first `max_azs` zones of the account are taken. `closed=True` leaves out the way to the internet.
-    """
-
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        availability_zone_ids: Sequence[str] = (),
-        max_azs: int = 3,
-        closed: bool = False,
-        existing: ec2.IVpc | None = None,
-    ) -> None:
-        super().__init__(scope, construct_id)
-        if max_azs < MIN_ZONES:
-            raise ConfigError("max_azs", max_azs, f"{MIN_ZONES} or more: EKS needs two zones")
-        self.availability_zone_ids = filled_up(tuple(dict.fromkeys(availability_zone_ids)), max_azs)
-        self.closed = closed
-        self.vpc = existing or self._new_vpc(len(self.availability_zone_ids) or max_azs)
-        self.private_subnets = self.vpc.isolated_subnets if closed else self.vpc.private_subnets
-
-    def subnet_in(self, availability_zone_id: str) -> ec2.ISubnet:
-        """The private subnet in that zone.
-
-        Raises:
-            ConfigError: where the network was not made with this zone's id.
-        """
-        if availability_zone_id not in self.availability_zone_ids:
-            raise ConfigError(
-                "availability_zone_id",
-                availability_zone_id,
-                "one of the network's availability_zone_ids, which are "
-                + (", ".join(self.availability_zone_ids) or "not given"),
-            )
-        return self.private_subnets[self.availability_zone_ids.index(availability_zone_id)]
-
-    def _new_vpc(self, num_zones: int) -> ec2.Vpc:
-        private = ec2.SubnetType.PRIVATE_ISOLATED if self.closed else ec2.SubnetType.PRIVATE_WITH_EGRESS
-        subnets = [ec2.SubnetConfiguration(name="Private", subnet_type=private, cidr_mask=18)]
-        if not self.closed:
-            public = ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=24)
-            subnets.append(public)
-        vpc = ec2.Vpc(
-            self,
-            "Vpc",
-            # Tokens, not max_azs: a stack without an account knows two zones only.
-            availability_zones=[cdk.Fn.select(zone, cdk.Fn.get_azs()) for zone in range(num_zones)],
-            subnet_configuration=subnets,
-            restrict_default_security_group=False,
-        )
-        for zone_subnets in (vpc.public_subnets, vpc.private_subnets, vpc.isolated_subnets):
-            for subnet, zone_id in zip(zone_subnets, self.availability_zone_ids, strict=False):
-                resource = subnet.node.default_child
-                assert isinstance(resource, ec2.CfnSubnet)
-                resource.availability_zone = None
-                resource.availability_zone_id = zone_id
-        for subnet in (*vpc.private_subnets, *vpc.isolated_subnets):
-            cdk.Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")
-        return vpc

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ec2 as ec2
-from fakes_templates import new_stack, properties, resources, synthesize
+from aws_cdk import aws_ecr as ecr
+from fakes_templates import new_stack, properties, resources, synthesize, the
 
 from hypertier.errors import ConfigError
 from hypertier_cdk import Network
 from hypertier_cdk.network import filled_up
+from hypertier_cdk.vpc_endpoints import SERVICES_BY_NEED, services_for
 
 
 def tags(subnet: dict[str, Any]) -> dict[str, str]:
@@ -118,8 +121,156 @@ def test_an_existing_vpc_is_taken_and_nothing_is_made() -> None:
     assert "Resources" not in template
 
 
+ECR_IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:1"
+
+
+def closed_network(stack: cdk.Stack, *needs: str) -> Network:
+    network = Network(stack, "Network", closed=True)
+    network.reach(*needs)
+    return network
+
+
+def interface_endpoints(template: dict[str, Any]) -> list[str]:
+    services = [
+        endpoint["ServiceName"]
+        for endpoint in properties(template, "AWS::EC2::VPCEndpoint")
+        if endpoint["VpcEndpointType"] == "Interface"
+    ]
+    return sorted(service.removeprefix("com.amazonaws.us-west-2.") for service in services)
+
+
 def test_a_closed_network_has_no_way_to_the_internet() -> None:
-    template = synthesize(lambda stack: Network(stack, "Network", closed=True))
+    template = synthesize(closed_network)
 
     assert not resources(template, "AWS::EC2::NatGateway")
     assert not resources(template, "AWS::EC2::InternetGateway")
+    assert not any(subnet["MapPublicIpOnLaunch"] for subnet in properties(template, "AWS::EC2::Subnet"))
+
+
+@pytest.mark.parametrize("need", SERVICES_BY_NEED)
+def test_a_closed_network_reaches_what_a_need_calls(need: str) -> None:
+    template = synthesize(lambda stack: closed_network(stack, need))
+
+    assert interface_endpoints(template) == sorted(SERVICES_BY_NEED[need])
+
+
+def test_what_two_needs_call_is_made_once() -> None:
+    def build(stack: cdk.Stack) -> None:
+        network = closed_network(stack, "nodes", "manifests")
+        network.reach("secrets", "nodes")
+
+    template = synthesize(build)
+
+    services = interface_endpoints(template)
+    assert services == list(services_for(["nodes", "manifests", "secrets"]))
+    assert len(services) == len(set(services))
+
+
+def test_endpoints_take_https_from_the_vpc_alone() -> None:
+    template = synthesize(lambda stack: closed_network(stack, "nodes"))
+
+    (group,) = properties(template, "AWS::EC2::SecurityGroup")
+    (rule,) = group["SecurityGroupIngress"]
+    assert rule["CidrIp"] == {"Fn::GetAtt": [next(iter(resources(template, "AWS::EC2::VPC"))), "CidrBlock"]}
+    assert (rule["FromPort"], rule["ToPort"]) == (443, 443)
+
+
+@pytest.mark.parametrize("closed", [pytest.param(True, id="closed"), pytest.param(False, id="open")])
+def test_every_network_reaches_s3_without_paying_for_it(closed: bool) -> None:
+    template = synthesize(lambda stack: Network(stack, "Network", closed=closed))
+
+    (endpoint,) = properties(template, "AWS::EC2::VPCEndpoint")
+    assert endpoint["VpcEndpointType"] == "Gateway"
+    assert "s3" in str(endpoint["ServiceName"])
+
+
+def test_an_open_network_needs_no_endpoints() -> None:
+    template = synthesize(lambda stack: Network(stack, "Network").reach("nodes", "secrets"))
+
+    assert interface_endpoints(template) == []
+
+
+def test_an_unknown_need_is_refused_with_those_that_exist() -> None:
+    with pytest.raises(ConfigError, match="observability"):
+        closed_network(new_stack(), "teleportation")
+
+
+def deployment_of(image: str) -> dict[str, Any]:
+    pod = {"initContainers": [{"image": ECR_IMAGE}], "containers": [{"name": "engine", "image": image}]}
+    return {"kind": "Deployment", "metadata": {"name": "engine"}, "spec": {"template": {"spec": pod}}}
+
+
+@pytest.mark.parametrize(
+    "image", ["vllm/vllm-openai:v0.28.0", "public.ecr.aws/x/y:1", "nvcr.io/nvidia/k8s-device-plugin:1"]
+)
+def test_an_image_that_only_the_internet_has_is_refused_in_a_closed_network(image: str) -> None:
+    network = Network(new_stack(), "Network", closed=True)
+
+    with pytest.raises(ConfigError, match="pull-through cache") as refused:
+        network.refuse_unreachable_images([deployment_of(image)])
+
+    assert refused.value.got == image
+    assert refused.value.setting == "image of Deployment engine"
+
+
+@pytest.mark.parametrize(
+    ("closed", "image"),
+    [
+        pytest.param(True, ECR_IMAGE, id="closed, from ECR"),
+        pytest.param(False, "vllm/vllm-openai:v0.28.0", id="open, from the internet"),
+    ],
+)
+def test_an_image_that_nodes_can_pull_is_taken(closed: bool, image: str) -> None:
+    network = Network(new_stack(), "Network", closed=closed)
+
+    network.refuse_unreachable_images([deployment_of(image)])
+
+
+def test_an_image_built_by_the_app_itself_is_taken_in_a_closed_network() -> None:
+    stack = new_stack()
+    network = Network(stack, "Network", closed=True)
+    repository = ecr.Repository(stack, "Images")
+
+    network.refuse_unreachable_images([deployment_of(repository.repository_uri_for_tag("1"))])
+
+
+@pytest.mark.parametrize(
+    ("addresses", "where"),
+    [
+        pytest.param({"usw2-az1": 16_380}, "usw2-az1", id="one zone"),
+        pytest.param({"usw2-az1": 16_379, None: 32_759}, "all zones", id="all zones together"),
+    ],
+)
+def test_more_nodes_than_the_subnets_have_addresses_for_are_refused(
+    addresses: dict[str | None, int], where: str
+) -> None:
+    network = Network(new_stack(), "Network", availability_zone_ids=["usw2-az1"])
+
+    with pytest.raises(ConfigError, match=where):
+        network.check_room(addresses)
+
+
+def test_as_many_nodes_as_the_subnets_have_addresses_for_are_taken() -> None:
+    network = Network(new_stack(), "Network", availability_zone_ids=["usw2-az1"])
+
+    network.check_room({"usw2-az1": 16_379, None: 2 * 16_379})
+
+
+def test_an_existing_vpc_without_two_private_subnets_is_refused() -> None:
+    stack = new_stack()
+    vpc = ec2.Vpc.from_vpc_attributes(
+        stack,
+        "Mine",
+        vpc_id="vpc-1",
+        availability_zones=["a", "b"],
+        public_subnet_ids=["subnet-1", "subnet-2"],
+    )
+
+    with pytest.raises(ConfigError, match="private ones alone"):
+        Network(stack, "Network", existing=vpc)
+
+
+def test_traffic_is_logged(reference: Any) -> None:
+    flow_log = the(reference.template, "AWS::EC2::FlowLog")
+
+    assert (flow_log["ResourceType"], flow_log["TrafficType"]) == ("VPC", "ALL")

@@ -1,0 +1,67 @@
+"""Which AWS services a network must reach privately, by what runs in it. Plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from hypertier.errors import ConfigError
+
+# What each part calls. Interface endpoints; S3 is a gateway, free of charge, and every network has it.
+# https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html (read 2026-12-01)
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html (read 2026-12-01)
+SERVICES_BY_NEED: dict[str, tuple[str, ...]] = {
+    "nodes": (
+        "ec2",
+        "ec2messages",
+        "ecr.api",
+        "ecr.dkr",
+        "eks",
+        "eks-auth",
+        "logs",
+        "monitoring",
+        "sagemaker.api",
+        "ssm",
+        "ssmmessages",
+        "sts",
+    ),
+    "manifests": ("eks", "lambda", "sts"),
+    "secrets": ("kms", "secretsmanager"),
+    "operator": ("acm", "elasticloadbalancing", "sagemaker.api", "sagemaker.runtime", "sts"),
+    "observability": ("aps-workspaces", "logs", "sts"),
+    "scaling": ("eks", "monitoring", "sqs", "sts"),
+}
+
+
+def services_for(needs: Iterable[str]) -> tuple[str, ...]:
+    """The services that all these needs call, each once, in order.
+
+    Raises:
+        ConfigError: for a need that the table does not have.
+    """
+    wanted: set[str] = set()
+    for need in needs:
+        if need not in SERVICES_BY_NEED:
+            raise ConfigError("needs", need, " or ".join(SERVICES_BY_NEED))
+        wanted.update(SERVICES_BY_NEED[need])
+    return tuple(sorted(wanted))
+
+
+def is_reachable_image(image: str) -> bool:
+    """Whether a node without internet can pull `image`: only from a registry of ECR, by its private
+    address."""
+    registry = image.partition("/")[0]
+    return ".dkr.ecr." in registry or registry.startswith("${Token[")
+
+
+def images_of(value: Any) -> Iterator[str]:
+    """Every container image in a Kubernetes object, however deep it stands."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            if key in ("containers", "initContainers"):
+                yield from (container["image"] for container in entry if "image" in container)
+            else:
+                yield from images_of(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from images_of(entry)
