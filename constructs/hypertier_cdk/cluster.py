@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
+from hypertier.spec import deployment
 from hypertier_cdk.eks import new_eks_cluster
-from hypertier_cdk.instance_group import InstanceGroup, instance_group_property
+from hypertier_cdk.instance_group import InstanceGroup
 from hypertier_cdk.network import Network
-from hypertier_cdk.roles import execution_role
+from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role
 from hypertier_cdk.security_groups import NodeSecurityGroup
 from hypertier_cdk.tiered_storage import TieredStorage
 
+MAX_GROUPS = 100
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 
 class HyperPodCluster(Construct):
     """An EKS cluster and the HyperPod cluster `name` on it, with its instance groups.
+
+    With `autoscaling` HyperPod's Karpenter adds and removes nodes itself, within `HyperpodNodeClass` objects.
 
     Attributes:
         nodes_ready: what pods must depend on; the cluster's own resource is complete before any node exists.
@@ -37,17 +43,20 @@ class HyperPodCluster(Construct):
         *,
         network: Network,
         kubernetes_version: str,
-        instance_groups: Sequence[InstanceGroup],
+        instance_groups: Sequence[InstanceGroup | deployment.InstanceGroup],
         tiered_storage: TieredStorage | None = None,
+        autoscaling: bool = False,
         name: str,
     ) -> None:
         super().__init__(scope, construct_id)
         if not _NAME.fullmatch(name):
             raise ConfigError("name", name, "1 to 63 letters, digits and hyphens, no hyphen at either end")
-        if not instance_groups:
-            raise ConfigError("instance_groups", [], "one group at least")
+        groups = checked_groups([InstanceGroup.of(group) for group in instance_groups], tiered_storage)
+        network.check_room(addresses_by_zone(groups))
 
         self.network = network
+        self.instance_groups = groups
+        network.reach("nodes", "manifests")
         self.eks_cluster = new_eks_cluster(
             self, "Eks", network=network, kubernetes_version=kubernetes_version
         )
@@ -58,10 +67,17 @@ class HyperPodCluster(Construct):
             eks.Addon(self, f"Addon-{addon}", addon_name=addon, cluster=self.eks_cluster)
             for addon in ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
         ]
+        self._volumes_key = (
+            kms.Key(self, "VolumesKey", description="volumes of HyperPod nodes", enable_key_rotation=True)
+            if any(group.volume_gib for group in groups)
+            else None
+        )
+        self.cluster_role = autoscaling_role(self, "ClusterRole", name) if autoscaling else None
         self.resource = sagemaker.CfnCluster(
             self,
             "Resource",
             cluster_name=name,
+            tags=[cdk.CfnTag(key=CLUSTER_TAG, value=name)],
             orchestrator=sagemaker.CfnCluster.OrchestratorProperty(
                 eks=sagemaker.CfnCluster.ClusterOrchestratorEksConfigProperty(
                     cluster_arn=self.eks_cluster.cluster_arn
@@ -71,9 +87,15 @@ class HyperPodCluster(Construct):
                 security_group_ids=[self.node_security_group.security_group_id],
                 subnets=[subnet.subnet_id for subnet in network.private_subnets],
             ),
-            instance_groups=[self._group(group) for group in instance_groups],
+            instance_groups=[self._group(group) for group in groups],
             node_provisioning_mode="Continuous",
             node_recovery="Automatic",
+            auto_scaling=sagemaker.CfnCluster.ClusterAutoScalingConfigProperty(
+                mode="Enable", auto_scaler_type="Karpenter"
+            )
+            if autoscaling
+            else None,
+            cluster_role=self.cluster_role.role_arn if self.cluster_role else None,
             tiered_storage_config=tiered_storage.to_property() if tiered_storage else None,
         )
         self.resource.node.add_dependency(self.execution_role, *nodes.rules, *self._addons)
@@ -92,6 +114,7 @@ class HyperPodCluster(Construct):
 
         `scope` says whose they are (default: the cluster's), so that another stack can bring its own.
         """
+        self.network.refuse_unreachable_images(objects)
         manifest = eks.KubernetesManifest(
             scope or self, manifest_id, cluster=self.eks_cluster, manifest=list(objects), overwrite=True
         )
@@ -129,9 +152,38 @@ class HyperPodCluster(Construct):
         return role
 
     def _group(self, group: InstanceGroup) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
-        return instance_group_property(
-            group,
+        return group.to_property(
             execution_role=self.execution_role,
             subnet=self.network.subnet_in(group.availability_zone_id) if group.availability_zone_id else None,
             security_groups=[self.node_security_group],
+            volume_key=self._volumes_key if group.volume_gib else None,
         )
+
+
+def checked_groups(
+    groups: Sequence[InstanceGroup], tiered_storage: TieredStorage | None
+) -> tuple[InstanceGroup, ...]:
+    """The groups as the cluster gets them. No default taints where tiered storage runs: whether its daemon,
+    which is AWS's, tolerates them is not documented.
+
+    Raises:
+        ConfigError: no group, too many, or two of the same name.
+    """
+    if not 1 <= len(groups) <= MAX_GROUPS:
+        raise ConfigError("instance_groups", f"{len(groups)} groups", f"1 to {MAX_GROUPS} groups")
+    names = [group.name for group in groups]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError("instance_groups", names, f"each name once; {name!r} stands there twice")
+    if tiered_storage is None:
+        return tuple(groups)
+    return tuple(replace(group, taints=()) if group.taints is None else group for group in groups)
+
+
+def addresses_by_zone(groups: Sequence[InstanceGroup]) -> dict[str | None, int]:
+    """Addresses that the groups' nodes take from their subnets, by zone id; None for groups in any zone."""
+    addresses: dict[str | None, int] = {}
+    for group in groups:
+        zone = group.availability_zone_id
+        addresses[zone] = addresses.get(zone, 0) + group.num_addresses
+    return addresses

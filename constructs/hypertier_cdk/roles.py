@@ -8,6 +8,8 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+CLUSTER_TAG = "hypertier:cluster"
+
 
 def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluster: eks.ICluster) -> iam.Role:
     """The role of HyperPod's nodes: network interfaces for pods, images, and the pods' own roles.
@@ -84,4 +86,29 @@ def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluste
     ]
     for statement in statements:
         role.add_to_policy(statement)
+    return role
+
+
+def autoscaling_role(scope: Construct, construct_id: str, cluster_name: str) -> iam.Role:
+    """The role with which HyperPod's Karpenter adds and removes nodes of its own cluster.
+
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling.html (read 2026-12-01)
+    """
+    role = iam.Role(
+        scope,
+        construct_id,
+        assumed_by=iam.ServicePrincipal("hyperpod.sagemaker.amazonaws.com"),
+        description="Karpenter of HyperPod",
+    )
+    role.add_to_policy(
+        iam.PolicyStatement(
+            sid="ScaleNodes",
+            actions=["sagemaker:BatchAddClusterNodes", "sagemaker:BatchDeleteClusterNodes"],
+            # A cluster's ARN ends in an id that AWS gives it, so the tag tells it from others.
+            resources=[
+                Stack.of(scope).format_arn(service="sagemaker", resource="cluster", resource_name="*")
+            ],
+            conditions={"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster_name}},
+        )
+    )
     return role

@@ -1,0 +1,261 @@
+"""What may be said of an instance group, and what CloudFormation gets of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sagemaker as sagemaker
+from fakes_templates import new_stack, synthesize, the
+
+from hypertier.errors import ConfigError
+from hypertier.spec import deployment
+from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
+from hypertier_cdk.cluster import addresses_by_zone, checked_groups
+from hypertier_cdk.instance_group import GPU_TAINT, LifecycleScript, PatchSchedule, Taint
+
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-november"
+GPU = {"name": "gpu", "instance_type": "ml.p5.48xlarge", "count": 2}
+GPU_KEPT = {"Key": GPU_TAINT, "Value": "present", "Effect": "NoSchedule"}
+CPU = {"name": "cpu", "instance_type": "ml.m5.4xlarge", "count": 2}
+
+
+def rendered(**settings: Any) -> dict[str, Any]:
+    """The group as it stands in a template."""
+
+    def build(stack: Any) -> None:
+        role = iam.Role.from_role_arn(stack, "Role", "arn:aws:iam::123456789012:role/nodes")
+        group = InstanceGroup(**settings)
+        sagemaker.CfnCluster(
+            stack,
+            "Cluster",
+            instance_groups=[group.to_property(execution_role=role, subnet=None, security_groups=[])],
+        )
+
+    (found,) = the(synthesize(build), "AWS::SageMaker::Cluster")["InstanceGroups"]
+    return dict(found)
+
+
+def test_several_types_are_tried_in_their_order() -> None:
+    group = rendered(**GPU, instance_types=("ml.p5en.48xlarge", "ml.p5e.48xlarge"))
+
+    assert group["InstanceRequirements"]["InstanceTypes"] == [
+        "ml.p5.48xlarge",
+        "ml.p5en.48xlarge",
+        "ml.p5e.48xlarge",
+    ]
+    assert "InstanceType" not in group
+
+
+@pytest.mark.parametrize(
+    ("settings", "taints"),
+    [
+        pytest.param(GPU, [GPU_KEPT], id="GPUs by default"),
+        pytest.param(CPU, None, id="no GPUs by default"),
+        pytest.param(GPU | {"taints": ()}, None, id="GPUs, none wanted"),
+        pytest.param(GPU | {"deep_health_checks": ("InstanceStress",)}, None, id="GPUs with checks"),
+        pytest.param(
+            CPU | {"taints": (Taint(key="team", value="a", effect="NoExecute"),)},
+            [{"Key": "team", "Value": "a", "Effect": "NoExecute"}],
+            id="of the user's own",
+        ),
+    ],
+)
+def test_nodes_with_gpus_are_kept_for_those_who_tolerate_it(
+    settings: dict[str, Any], taints: list[dict[str, str]] | None
+) -> None:
+    assert rendered(**settings).get("KubernetesConfig", {}).get("Taints") == taints
+
+
+def test_every_option_reaches_the_template_under_its_name() -> None:
+    group = rendered(
+        **GPU,
+        min_count=1,
+        spot=True,
+        volume_gib=500,
+        labels={"purpose": "inference"},
+        taints=(),
+        deep_health_checks=("InstanceStress", "InstanceConnectivity"),
+        lifecycle=LifecycleScript(source_s3_uri="s3://sagemaker-mine/scripts", file="extend.sh"),
+        patch_schedule=PatchSchedule(cron="cron(0 3 ? * SUN *)", rollback_alarm_names=("down",)),
+        efa_only=True,
+    )
+
+    batch = {"Type": "CAPACITY_PERCENTAGE", "Value": 25}
+    assert group == {
+        "InstanceGroupName": "gpu",
+        "InstanceType": "ml.p5.48xlarge",
+        "InstanceCount": 2,
+        "MinInstanceCount": 1,
+        "ExecutionRole": "arn:aws:iam::123456789012:role/nodes",
+        "CapacityRequirements": {"Spot": {}},
+        "InstanceStorageConfigs": [{"EbsVolumeConfig": {"VolumeSizeInGB": 500}}],
+        "KubernetesConfig": {"Labels": {"purpose": "inference"}},
+        "OnStartDeepHealthChecks": ["InstanceStress", "InstanceConnectivity"],
+        "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-mine/scripts", "OnInitComplete": "extend.sh"},
+        "ScheduledUpdateConfig": {
+            "ScheduleExpression": "cron(0 3 ? * SUN *)",
+            "DeploymentConfig": {
+                "RollingUpdatePolicy": {"MaximumBatchSize": batch, "RollbackMaximumBatchSize": batch},
+                "AutoRollbackConfiguration": [{"AlarmName": "down"}],
+            },
+        },
+        "NetworkInterface": {"InterfaceType": "efa-only"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "setting"),
+    [
+        pytest.param({"name": "gpu-"}, "name", id="a name that ends in a hyphen"),
+        pytest.param({"instance_type": "p5.48xlarge"}, "instance_type", id="a type of EC2"),
+        pytest.param({"instance_types": ("p5.48xlarge",)}, "instance_type", id="a second type of EC2"),
+        pytest.param(
+            {"instance_types": tuple(f"ml.g{n}.large" for n in range(20))}, "instance_types", id="21 types"
+        ),
+        pytest.param({"count": -1}, "count", id="fewer than no nodes"),
+        pytest.param({"count": 6759}, "count", id="more nodes than HyperPod takes"),
+        pytest.param({"min_count": 3}, "min_count", id="at least more than there are"),
+        pytest.param({"volume_gib": 0}, "volume_gib", id="an empty volume"),
+        pytest.param({"training_plan_arn": "p5-november"}, "training_plan_arn", id="a plan's name"),
+        pytest.param({"training_plan_arn": PLAN}, "availability_zone_id", id="a plan in no zone"),
+        pytest.param(
+            {"training_plan_arn": PLAN, "availability_zone_id": "usw2-az2", "spot": True},
+            "spot",
+            id="a plan on spot",
+        ),
+        pytest.param({"labels": {str(n): "" for n in range(51)}}, "labels", id="51 labels"),
+        pytest.param({"taints": tuple(Taint(key=str(n)) for n in range(51))}, "taints", id="51 taints"),
+        pytest.param({"deep_health_checks": ("Gut",)}, "deep_health_checks", id="a check that is none"),
+        pytest.param(
+            {"deep_health_checks": ("InstanceStress",), "taints": (Taint(key="a"),)},
+            "deep_health_checks",
+            id="checks beside taints",
+        ),
+        pytest.param(
+            {"instance_type": "ml.m5.xlarge", "efa_only": True}, "efa_only", id="EFA on a type without"
+        ),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused_with_the_setting(changed: dict[str, Any], setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        InstanceGroup(**(GPU | changed))
+
+    assert refused.value.setting == f"instance_groups.{(GPU | changed)['name']}.{setting}"
+
+
+@pytest.mark.parametrize(
+    ("build", "setting"),
+    [
+        pytest.param(lambda: Taint(key="a", effect="Never"), "taint.effect", id="an effect of no taint"),
+        pytest.param(
+            lambda: LifecycleScript(source_s3_uri="s3://mine/x", file="a.sh"),
+            "lifecycle.source_s3_uri",
+            id="a bucket that nodes may not read",
+        ),
+        pytest.param(lambda: PatchSchedule(cron="weekly"), "patch_schedule.cron", id="no schedule"),
+        pytest.param(
+            lambda: PatchSchedule(cron="cron(0 3 ? * SUN *)", batch_percent=0),
+            "patch_schedule.batch_percent",
+            id="no node at a time",
+        ),
+        pytest.param(
+            lambda: PatchSchedule(cron="cron(0 3 ? * SUN *)", rollback_alarm_names=("a",) * 11),
+            "patch_schedule.rollback_alarm_names",
+            id="11 alarms",
+        ),
+    ],
+)
+def test_a_part_that_cannot_be_is_refused_with_the_setting(build: Any, setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build()
+
+    assert refused.value.setting == setting
+
+
+def test_a_group_of_the_deployment_file_keeps_all_that_the_file_says() -> None:
+    written = deployment.InstanceGroup(
+        name="gpu",
+        instance_type="ml.p5.48xlarge",
+        count=7,
+        availability_zone_id="usw2-az2",
+        training_plan_arn=PLAN,
+    )
+
+    group = InstanceGroup.of(written)
+
+    assert (group.name, group.instance_type, group.count) == ("gpu", "ml.p5.48xlarge", 7)
+    assert (group.availability_zone_id, group.training_plan_arn) == ("usw2-az2", PLAN)
+
+
+def test_tiered_storage_s_daemon_is_kept_off_no_node() -> None:
+    groups = checked_groups([InstanceGroup(**GPU)], TieredStorage())
+
+    assert groups[0].applied_taints == ()
+
+
+@pytest.mark.parametrize(
+    ("groups", "got"),
+    [
+        pytest.param([], "0 groups", id="none"),
+        pytest.param([InstanceGroup(**GPU | {"name": f"g{n}"}) for n in range(101)], "101 groups", id="101"),
+        pytest.param([InstanceGroup(**GPU)] * 2, ["gpu", "gpu"], id="two of a name"),
+    ],
+)
+def test_groups_that_cannot_be_together_are_refused(groups: list[InstanceGroup], got: object) -> None:
+    with pytest.raises(ConfigError) as refused:
+        checked_groups(groups, None)
+
+    assert refused.value.got == got
+
+
+def test_addresses_are_counted_where_the_nodes_are() -> None:
+    groups = [
+        InstanceGroup(**GPU, availability_zone_id="usw2-az2"),
+        InstanceGroup(**GPU | {"name": "slim"}, availability_zone_id="usw2-az2", efa_only=True),
+        InstanceGroup(**CPU),
+    ]
+
+    assert addresses_by_zone(groups) == {"usw2-az2": 2 * (32 + 50) + 2 * (1 + 50), None: 2 * (1 + 50)}
+
+
+def cluster_with(stack: Any, group: InstanceGroup, **settings: Any) -> HyperPodCluster:
+    return HyperPodCluster(
+        stack,
+        "Cluster",
+        network=Network(stack, "Network"),
+        kubernetes_version="1.35",
+        instance_groups=[group],
+        name="test",
+        **settings,
+    )
+
+
+def test_volumes_are_encrypted_with_a_key_of_the_cluster_s_own() -> None:
+    template = synthesize(lambda stack: cluster_with(stack, InstanceGroup(**CPU, volume_gib=100)))
+
+    (group,) = the(template, "AWS::SageMaker::Cluster")["InstanceGroups"]
+    key = group["InstanceStorageConfigs"][0]["EbsVolumeConfig"]["VolumeKmsKeyId"]["Fn::GetAtt"][0]
+    assert template["Resources"][key]["Properties"]["EnableKeyRotation"] is True
+
+
+def test_more_nodes_than_the_network_has_addresses_for_are_refused() -> None:
+    with pytest.raises(ConfigError, match="addresses in all zones"):
+        cluster_with(new_stack(), InstanceGroup(**GPU | {"count": 600}))
+
+
+def test_karpenter_scales_its_own_cluster_alone() -> None:
+    template = synthesize(lambda stack: cluster_with(stack, InstanceGroup(**CPU), autoscaling=True))
+
+    cluster = the(template, "AWS::SageMaker::Cluster")
+    role = cluster["ClusterRole"]["Fn::GetAtt"][0]
+    (policy,) = [
+        resource["Properties"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::IAM::Policy" and resource["Properties"]["Roles"] == [{"Ref": role}]
+    ]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert cluster["AutoScaling"] == {"Mode": "Enable", "AutoScalerType": "Karpenter"}
+    assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/hypertier:cluster": "test"}}
+    assert {"Key": "hypertier:cluster", "Value": "test"} in cluster["Tags"]
