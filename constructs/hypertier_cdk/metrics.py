@@ -1,0 +1,22 @@
+"""The exporter's series in CloudWatch, as alarms, dashboards and scaling read them."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cw
+
+from hypertier.exporter.metrics import DIMENSION
+
+NAMESPACE = "Hypertier"
+EXPORT_PERIOD_MINUTES = 1
+
+
+def endpoint_metric(name: str, endpoint: str, *, statistic: str = "Average") -> cw.Metric:
+    """A series of one endpoint, such as `KvCacheUsageRatio`; one data point a minute."""
+    return cw.Metric(
+        namespace=NAMESPACE,
+        metric_name=name,
+        dimensions_map={DIMENSION: endpoint},
+        statistic=statistic,
+        period=cdk.Duration.minutes(EXPORT_PERIOD_MINUTES),
+    )

@@ -1,0 +1,247 @@
+"""The way from an alarm to one replica more, and what the function on it may do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from fakes_templates import depends_on, new_stack, properties, resources, template_of
+
+from hypertier.errors import ConfigError
+from hypertier_cdk import HyperPodCluster, InstanceGroup, Network
+from hypertier_cdk.review.templates import text_of
+from hypertier_cdk.scaling import ALARM_PRINCIPAL, CacheUtilizationScaling
+from hypertier_lambdas.replicas.settings import VARIABLES, read_settings
+
+HANDLER = "replicas.handler.handler"
+MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
+
+
+def scaled(stack: cdk.Stack, *, closed: bool = False, **options: Any) -> CacheUtilizationScaling:
+    network = Network(stack, "Network", closed=closed)
+    cluster = HyperPodCluster(
+        stack,
+        "Cluster",
+        network=network,
+        kubernetes_version="1.35",
+        instance_groups=[InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=2)],
+        name="scaled",
+    )
+    return CacheUtilizationScaling(
+        stack,
+        "Scaling",
+        cluster=cluster,
+        endpoint="llama",
+        namespace="inference",
+        deployment="llama-engine",
+        **{"min_replicas": 1, "max_replicas": 3} | options,
+    )
+
+
+@pytest.fixture(scope="module")
+def template() -> dict[str, Any]:
+    stack = new_stack("Scaled")
+    scaled(stack, low=0.3, high=0.8)
+    return template_of(stack)
+
+
+@pytest.fixture(scope="module")
+def function(template: dict[str, Any]) -> dict[str, Any]:
+    (found,) = [
+        entry for entry in properties(template, "AWS::Lambda::Function") if entry["Handler"] == HANDLER
+    ]
+    return found
+
+
+def step_alarms(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The alarms whose action is the function, by name."""
+    return {
+        alarm["AlarmName"]: alarm
+        for alarm in properties(template, "AWS::CloudWatch::Alarm")
+        if "AlarmName" in alarm
+    }
+
+
+def test_the_function_s_own_settings_read_its_environment(function: dict[str, Any]) -> None:
+    environment = {name: text_of(value) for name, value in function["Environment"]["Variables"].items()}
+
+    settings = read_settings(environment)
+
+    assert set(environment) == set(VARIABLES)
+    assert (settings.limits.min_replicas, settings.limits.max_replicas) == (1, 3)
+    assert (settings.namespace, settings.deployment) == ("inference", "llama-engine")
+
+
+def test_the_alarms_have_the_names_that_the_function_knows(
+    template: dict[str, Any], function: dict[str, Any]
+) -> None:
+    variables = function["Environment"]["Variables"]
+
+    alarms = step_alarms(template)
+
+    assert alarms[variables["HIGH_ALARM"]]["Threshold"] == 0.8
+    assert alarms[variables["LOW_ALARM"]]["Threshold"] == 0.3
+
+
+def test_both_alarms_watch_the_exporter_s_series_of_this_endpoint(template: dict[str, Any]) -> None:
+    for alarm in step_alarms(template).values():
+        assert (alarm["Namespace"], alarm["MetricName"]) == ("Hypertier", "KvCacheUsageRatio")
+        assert alarm["Dimensions"] == [{"Name": "Endpoint", "Value": "llama"}]
+
+
+def test_silence_of_the_exporter_steps_nothing(template: dict[str, Any]) -> None:
+    assert {alarm["TreatMissingData"] for alarm in step_alarms(template).values()} == {"ignore"}
+
+
+def test_each_alarm_may_invoke_the_function_and_nobody_else_may(template: dict[str, Any]) -> None:
+    alarm_ids = {
+        logical_id
+        for logical_id, alarm in resources(template, "AWS::CloudWatch::Alarm").items()
+        if "AlarmName" in alarm["Properties"]
+    }
+
+    permissions = properties(template, "AWS::Lambda::Permission")
+
+    assert {permission["Principal"] for permission in permissions} == {ALARM_PRINCIPAL}
+    assert {permission["SourceArn"]["Fn::GetAtt"][0] for permission in permissions} == alarm_ids
+    assert all(permission["SourceAccount"] == {"Ref": "AWS::AccountId"} for permission in permissions)
+
+
+def test_the_alarm_s_action_is_the_function(template: dict[str, Any]) -> None:
+    (function_id,) = [
+        logical_id
+        for logical_id, entry in resources(template, "AWS::Lambda::Function").items()
+        if entry["Properties"]["Handler"] == HANDLER
+    ]
+
+    for alarm in step_alarms(template).values():
+        assert alarm["AlarmActions"] == [{"Fn::GetAtt": [function_id, "Arn"]}]
+
+
+def test_the_role_may_describe_one_cluster_write_its_logs_and_report_failures(
+    template: dict[str, Any], function: dict[str, Any]
+) -> None:
+    role_id = function["Role"]["Fn::GetAtt"][0]
+    (policy,) = [
+        entry for entry in properties(template, "AWS::IAM::Policy") if {"Ref": role_id} in entry["Roles"]
+    ]
+
+    granted = policy["PolicyDocument"]["Statement"]
+
+    actions = {action for entry in granted for action in _listed(entry["Action"])}
+    assert actions == {
+        "eks:DescribeCluster",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "sqs:GetQueueAttributes",
+        "sqs:GetQueueUrl",
+        "sqs:SendMessage",
+    }
+    assert all(entry["Resource"] != "*" for entry in granted)
+    assert "ManagedPolicyArns" not in resources(template, "AWS::IAM::Role")[role_id]["Properties"]
+
+
+def test_the_cluster_lets_it_read_and_patch_one_deployment(template: dict[str, Any]) -> None:
+    (entry,) = [
+        found for found in properties(template, "AWS::EKS::AccessEntry") if "KubernetesGroups" in found
+    ]
+    role, binding = _permissions(template)
+
+    assert role["rules"] == [
+        {
+            "apiGroups": ["apps"],
+            "resources": ["deployments"],
+            "resourceNames": ["llama-engine"],
+            "verbs": ["get", "patch"],
+        }
+    ]
+    assert [subject["name"] for subject in binding["subjects"]] == entry["KubernetesGroups"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert role["metadata"]["namespace"] == "inference"
+
+
+def test_what_fails_three_times_is_kept(template: dict[str, Any]) -> None:
+    (config,) = properties(template, "AWS::Lambda::EventInvokeConfig")
+
+    queue_id = config["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"][0]
+
+    assert config["MaximumRetryAttempts"] == 2
+    assert resources(template, "AWS::SQS::Queue")[queue_id]["Properties"]["SqsManagedSseEnabled"] is True
+
+
+def test_the_code_that_is_uploaded_runs_alone(tmp_path: Path) -> None:
+    app = cdk.App(outdir=str(tmp_path / "cdk.out"))
+    stack = cdk.Stack(app, "Scaled", env=cdk.Environment(region="us-west-2"))
+    function = scaled(stack).function
+    assembly = app.synth()
+    asset = _asset_folder(Path(assembly.directory), stack.resolve(function.node.default_child.code))  # type: ignore[union-attr]
+
+    compiled = list(asset.rglob("*.pyc"))
+    module, _, name = HANDLER.rpartition(".")
+    code = f"import sys; sys.path.insert(0, {str(asset)!r}); import {module} as m; print(m.{name}.__module__)"
+    ran = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+
+    assert ran.stdout.strip() == module, ran.stderr
+    assert compiled == []
+
+
+def test_in_a_closed_network_the_function_stands_inside_and_reaches_the_kubernetes_api() -> None:
+    stack = new_stack("Closed")
+    scaled(stack, closed=True)
+    template = template_of(stack)
+    (function_id,) = [
+        logical_id
+        for logical_id, entry in resources(template, "AWS::Lambda::Function").items()
+        if entry["Properties"]["Handler"] == HANDLER
+    ]
+
+    config = template["Resources"][function_id]["Properties"]["VpcConfig"]
+
+    group_id = config["SecurityGroupIds"][0]["Fn::GetAtt"][0]
+    peers = [
+        rule["SourceSecurityGroupId"]["Fn::GetAtt"][0]
+        for rule in properties(template, "AWS::EC2::SecurityGroupIngress")
+        if rule.get("FromPort") == 443
+    ]
+    assert group_id in peers
+    assert len(config["SubnetIds"]) == 3
+    assert depends_on(template, function_id)
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [
+        pytest.param({"min_replicas": 0}, "min_replicas", id="none left"),
+        pytest.param({"max_replicas": 0}, "max_replicas", id="a ceiling below the floor"),
+        pytest.param({"metric": "QueuedRequests"}, "metric", id="a metric that is no ratio"),
+        pytest.param({"low": 0.9, "high": 0.9}, "high, low", id="no gap"),
+        pytest.param({"high": 90}, "high, low", id="percent"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(options: dict[str, Any], setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        scaled(new_stack(), **options)
+
+    assert refused.value.setting == setting
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _permissions(template: dict[str, Any]) -> list[dict[str, Any]]:
+    for manifest in properties(template, MANIFEST):
+        objects = json.loads(text_of(manifest["Manifest"]))
+        if objects[0]["kind"] == "Role":
+            return objects
+    raise AssertionError("no manifest with a Role")
+
+
+def _asset_folder(assembly: Path, code: Any) -> Path:
+    key = code["s3Key"].removesuffix(".zip")
+    return assembly / f"asset.{key}"
