@@ -11,9 +11,12 @@ from typing import Any
 
 _MODULES = {
     "CacheStore": "hypertier_cdk.cache_store",
+    "CacheUtilizationScaling": "hypertier_cdk.scaling",
     "ChartInputs": "hypertier_cdk.charts.inputs",
+    "EndpointAlarms": "hypertier_cdk.alarms",
     "EndpointChart": "hypertier_cdk.charts.endpoint",
     "HyperPodCluster": "hypertier_cdk.cluster",
+    "InferenceEndpoint": "hypertier_cdk.endpoint",
     "InstanceGroup": "hypertier_cdk.instance_group",
     "Network": "hypertier_cdk.network",
     "TieredStorage": "hypertier_cdk.tiered_storage",

@@ -1,0 +1,122 @@
+"""The alarm of each part: what tells that it stopped working, and how long it may be so."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_cloudwatch as cw
+from constructs import Construct
+
+from hypertier_cdk.metrics import endpoint_metric
+from hypertier_cdk.scaling import CacheUtilizationScaling
+
+
+class EndpointAlarms(Construct):
+    """One alarm for each way in which an endpoint's parts can stop working without a word.
+
+    `replicas` must answer at least; `cached` says that L1 or L2 is on.
+
+    Attributes:
+        alarms: all of them; `notify` sends their transitions somewhere.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        endpoint: str,
+        replicas: int,
+        cached: bool,
+        scaling: CacheUtilizationScaling | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._endpoint = endpoint
+        self.alarms: list[cw.Alarm] = []
+        # No data at all is the exporter's failure, and only this alarm's: the others would all ring with it.
+        self._alarm(
+            "ExporterSilent",
+            endpoint_metric("ReplicasScraped", endpoint, statistic="SampleCount"),
+            "no data from the exporter: neither scaling nor the other alarms can see anything",
+            below=1,
+            minutes=5,
+            missing=cw.TreatMissingData.BREACHING,
+        )
+        self._alarm(
+            "ReplicasMissing",
+            endpoint_metric("ReplicasScraped", endpoint, statistic="Minimum"),
+            f"fewer than {replicas} replicas answer",
+            below=replicas,
+            minutes=15,
+        )
+        self._alarm(
+            "ReplicasUnreadable",
+            endpoint_metric("ReplicasFailed", endpoint, statistic="Maximum"),
+            "a replica's /metrics cannot be read",
+            above=0,
+            minutes=10,
+        )
+        self._alarm(
+            "MetricsMissing",
+            endpoint_metric("MetricsMissing", endpoint, statistic="Maximum"),
+            "an engine lacks a metric that scaling reads: another version, or a switch that is off",
+            above=0,
+            minutes=10,
+        )
+        self._alarm(
+            "QueueLong",
+            endpoint_metric("QueuedRequests", endpoint, statistic="Minimum"),
+            "requests wait all the time: more replicas are needed",
+            above=0,
+            minutes=15,
+        )
+        if cached:
+            self._alarm(
+                "CacheUseless",
+                endpoint_metric("ExternalHitRatio", endpoint, statistic="Maximum"),
+                "nothing was found in L1 or L2 for half an hour: a tier is off, or every namespace changed",
+                below=0.001,
+                minutes=30,
+            )
+
+        if scaling is not None:
+            self._alarm(
+                "ScalingFailing",
+                scaling.metric_failures(),
+                "a step of the replicas failed three times; its event is in the queue",
+                above=0,
+                minutes=1,
+            )
+
+    def notify(self, *actions: cw.IAlarmAction) -> None:
+        """Send every alarm's ALARM and OK to `actions`, such as an SNS topic."""
+        for alarm in self.alarms:
+            alarm.add_alarm_action(*actions)
+            alarm.add_ok_action(*actions)
+
+    def _alarm(
+        self,
+        alarm_id: str,
+        metric: cw.IMetric,
+        meaning: str,
+        *,
+        minutes: int,
+        below: float | None = None,
+        above: float | None = None,
+        missing: cw.TreatMissingData = cw.TreatMissingData.NOT_BREACHING,
+    ) -> None:
+        threshold = below if below is not None else above
+        assert threshold is not None
+        self.alarms.append(
+            cw.Alarm(
+                self,
+                alarm_id,
+                metric=metric,
+                alarm_description=f"{self._endpoint}: {meaning}",
+                threshold=threshold,
+                comparison_operator=cw.ComparisonOperator.LESS_THAN_THRESHOLD
+                if below is not None
+                else cw.ComparisonOperator.GREATER_THAN_THRESHOLD,
+                evaluation_periods=minutes,
+                datapoints_to_alarm=minutes,
+                treat_missing_data=missing,
+            )
+        )

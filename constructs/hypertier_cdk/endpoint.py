@@ -1,0 +1,172 @@
+"""An inference endpoint on a HyperPod cluster: what its manifest asks for, and the access that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_ecr_assets as ecr_assets
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct, IDependable
+
+from hypertier.errors import ConfigError
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier_cdk.assets import NOT_IN_ASSETS
+from hypertier_cdk.cache_store import CacheStore
+from hypertier_cdk.charts.exporter import is_exported
+from hypertier_cdk.charts.images import image_build
+from hypertier_cdk.charts.inputs import ChartInputs
+from hypertier_cdk.charts.names import names_of
+from hypertier_cdk.charts.objects import endpoint_objects, namespace_objects
+from hypertier_cdk.cluster import HyperPodCluster
+from hypertier_cdk.metrics import NAMESPACE
+
+
+class InferenceEndpoint(Construct):
+    """One endpoint of `deployment`: by default its only one.
+
+    With `serving: selfhosted` engines, router and exporter run as Deployments, each under a role of its own:
+    the engines' may read the L2 store's password, the exporter's may write metrics into one namespace. With
+    `serving: operator` the manifest goes to AWS's operator, which `operator_ready` says is there.
+
+    `cache_store` is the endpoint's L2; the nodes are let in to it. Without one the address in the manifest is
+    used. Images are `engine_image` and `router_image`, else the deployment's `images`, else they are built on
+    deployment from hypertier's own Containerfile: synth needs no Docker.
+
+    Attributes:
+        workloads: the manifest in the cluster; depend on it for what needs the endpoint.
+        deployment_name: the engines' Deployment, which scaling steps; None with the operator.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster: HyperPodCluster,
+        deployment: Deployment,
+        endpoint: InferenceEndpointConfig | None = None,
+        cache_store: CacheStore | None = None,
+        engine_image: str | None = None,
+        router_image: str | None = None,
+        operator_ready: IDependable | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.config = endpoint or _only_endpoint(deployment)
+        selfhosted = deployment.serving == "selfhosted"
+        uses_store = self.config.kv_cache.l2_backend == "redis"
+        if cache_store is not None and not uses_store:
+            raise ConfigError(
+                f"{self.config.name}: spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",
+                self.config.kv_cache.l2_backend,
+                "redis, with enableL2Cache: true, to use the cache_store; else leave the cache_store out",
+            )
+        if not selfhosted and operator_ready is None:
+            raise ConfigError(
+                "operator_ready", None, "what installs AWS's operator: the manifest's kind comes with it"
+            )
+        names = names_of(deployment, self.config)
+
+        self.engine_role: iam.Role | None = None
+        self.exporter_role: iam.Role | None = None
+        self.deployment_name = names.of("engine") if selfhosted else None
+        if selfhosted:
+            self.engine_role = cluster.pod_role(
+                "EngineRole", names.namespace, names.role("engine"), scope=self
+            )
+        if selfhosted and is_exported(self.config):
+            self.exporter_role = cluster.pod_role(
+                "ExporterRole", names.namespace, names.role("exporter"), scope=self
+            )
+            self.exporter_role.add_to_policy(_write_metrics())
+        if cache_store is not None:
+            cache_store.connections.allow_default_port_from(
+                cluster.node_security_group, f"engines of {self.config.name}"
+            )
+            if self.engine_role is not None:
+                cache_store.grant_read_secret(self.engine_role)
+
+        engine, router = self._images(deployment, engine_image, router_image)
+        objects = endpoint_objects(
+            deployment,
+            self.config,
+            ChartInputs(
+                l2_url=cache_store.url if cache_store else None,
+                l2_secret_arn=cache_store.secret.secret_arn if cache_store else None,
+                engine_image=engine,
+                router_image=router,
+            ),
+        )
+        before: list[IDependable] = [*_namespace(self, cluster, deployment, self.config)]
+        # A pod gets its credentials when it starts: role, permissions and association come first.
+        before += [owner for owner in self.node.children if owner.node.id in ("EngineRole", "ExporterRole")]
+        before += [store for store in (cache_store,) if store is not None]
+        before += [ready for ready in (operator_ready,) if ready is not None]
+        self.workloads = cluster.add_manifest("Workloads", objects, *before, scope=self)
+
+    def _images(
+        self, deployment: Deployment, engine_image: str | None, router_image: str | None
+    ) -> tuple[str | None, str | None]:
+        """The images given, else those of the deployment, else built from hypertier's own Containerfile."""
+        if deployment.serving == "operator":
+            return None, None
+        own = replace(deployment, endpoints=(self.config,))
+        return (
+            engine_image or deployment.images.engine or self._built(own, "engine"),
+            router_image or deployment.images.router or self._built(own, "router"),
+        )
+
+    def _built(self, deployment: Deployment, target: str) -> str:
+        build = image_build(deployment, target)
+        return ecr_assets.DockerImageAsset(
+            self,
+            f"{target.capitalize()}Image",
+            directory=str(build.directory),
+            file=build.file,
+            target=build.target,
+            build_args=dict(build.build_args),
+            exclude=NOT_IN_ASSETS,
+            platform=ecr_assets.Platform.LINUX_AMD64,
+        ).image_uri
+
+
+def _only_endpoint(deployment: Deployment) -> InferenceEndpointConfig:
+    if len(deployment.endpoints) != 1:
+        raise ConfigError(
+            "endpoint",
+            None,
+            "one of the deployment's endpoints, which are "
+            + ", ".join(endpoint.name for endpoint in deployment.endpoints),
+        )
+    return deployment.endpoints[0]
+
+
+def _namespace(
+    scope: Construct, cluster: HyperPodCluster, deployment: Deployment, endpoint: InferenceEndpointConfig
+) -> list[eks.KubernetesManifest]:
+    """The endpoint's namespace, made once a stack; none for Kubernetes' own `default`."""
+    found = [
+        entry for entry in namespace_objects(deployment) if entry["metadata"]["name"] == endpoint.namespace
+    ]
+    if not found:
+        return []
+    stack = cdk.Stack.of(scope)
+    construct_id = f"Namespace-{cluster.node.addr}-{endpoint.namespace}"
+    existing: Any = stack.node.try_find_child(construct_id)
+    return [existing or cluster.add_manifest(construct_id, found, scope=stack)]
+
+
+def _write_metrics() -> iam.PolicyStatement:
+    """PutMetricData knows no resource; the condition narrows it to one namespace.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/iam-cw-condition-keys-namespace.html
+    (read 2026-12-01)
+    """
+    return iam.PolicyStatement(
+        actions=["cloudwatch:PutMetricData"],
+        resources=["*"],
+        conditions={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
+    )

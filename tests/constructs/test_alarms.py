@@ -1,0 +1,89 @@
+"""Each part that stops working rings, and what the alarms watch is what the exporter writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_sns as sns
+from fakes_templates import new_stack, properties, template_of
+
+from hypertier.exporter.metrics import SERIES
+from hypertier_cdk import EndpointAlarms
+
+
+def template(**options: Any) -> dict[str, Any]:
+    stack = new_stack()
+    alarms = EndpointAlarms(stack, "Alarms", endpoint="llama", **{"replicas": 2, "cached": True} | options)
+    alarms.notify(actions.SnsAction(sns.Topic(stack, "Topic")))
+    return template_of(stack)
+
+
+def by_metric(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {alarm["MetricName"]: alarm for alarm in properties(found, "AWS::CloudWatch::Alarm")}
+
+
+@pytest.fixture(scope="module")
+def alarms() -> dict[str, dict[str, Any]]:
+    return by_metric(template())
+
+
+def test_every_series_that_is_watched_is_written_by_the_exporter(alarms: dict[str, dict[str, Any]]) -> None:
+    written = {series.name for series in SERIES}
+
+    assert set(alarms) <= written
+
+
+def test_every_alarm_watches_its_endpoint_alone(alarms: dict[str, dict[str, Any]]) -> None:
+    assert all(
+        alarm["Namespace"] == "Hypertier" and alarm["Dimensions"] == [{"Name": "Endpoint", "Value": "llama"}]
+        for alarm in alarms.values()
+    )
+
+
+def test_a_silent_exporter_rings_and_only_that_alarm_rings_for_it() -> None:
+    breaching = [
+        alarm
+        for alarm in properties(template(), "AWS::CloudWatch::Alarm")
+        if alarm["TreatMissingData"] == "breaching"
+    ]
+
+    assert len(breaching) == 1
+    assert breaching[0]["Statistic"] == "SampleCount"
+
+
+@pytest.mark.parametrize(
+    ("metric", "comparison", "threshold"),
+    [
+        pytest.param("ReplicasScraped", "LessThanThreshold", 2, id="too few replicas answer"),
+        pytest.param("ReplicasFailed", "GreaterThanThreshold", 0, id="a replica cannot be read"),
+        pytest.param("MetricsMissing", "GreaterThanThreshold", 0, id="a metric is not there"),
+        pytest.param("QueuedRequests", "GreaterThanThreshold", 0, id="requests wait"),
+        pytest.param("ExternalHitRatio", "LessThanThreshold", 0.001, id="the cache finds nothing"),
+    ],
+)
+def test_what_stops_working_rings(
+    metric: str, comparison: str, threshold: float, alarms: dict[str, dict[str, Any]]
+) -> None:
+    alarm = alarms[metric]
+
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == (comparison, threshold)
+    assert "llama: " in alarm["AlarmDescription"]
+
+
+def test_an_endpoint_without_a_cache_is_not_told_that_its_cache_is_useless() -> None:
+    assert "ExternalHitRatio" not in by_metric(template(cached=False))
+
+
+def test_every_alarm_tells_of_its_end_too() -> None:
+    for alarm in properties(template(), "AWS::CloudWatch::Alarm"):
+        assert alarm["AlarmActions"] == alarm["OKActions"]
+        assert len(alarm["AlarmActions"]) == 1
+
+
+def test_an_alarm_s_period_is_the_exporter_s() -> None:
+    assert {alarm["Period"] for alarm in properties(template(), "AWS::CloudWatch::Alarm")} == {
+        cdk.Duration.minutes(1).to_seconds()
+    }
