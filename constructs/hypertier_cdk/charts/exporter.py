@@ -11,9 +11,9 @@ from hypertier_cdk.charts.pods import (
     POD_SECURITY,
     Object,
     cpu_group,
-    group_selector,
     http_probe,
     metadata,
+    placement,
     service_account,
 )
 
@@ -67,7 +67,7 @@ def _deployment(
                     "enableServiceLinks": False,
                     "securityContext": POD_SECURITY,
                     "terminationGracePeriodSeconds": 30,
-                    "nodeSelector": group_selector(cpu_group(deployment)),
+                    **placement(cpu_group(deployment)),
                     "containers": [
                         {
                             "name": "exporter",

@@ -58,20 +58,23 @@ def names_of(deployment: Deployment, endpoint: InferenceEndpointConfig) -> Names
     """The names of an endpoint's objects.
 
     Raises:
-        ConfigError: a name that Kubernetes would not take for a Service.
+        ConfigError: a name that Kubernetes would not take for a Service or a Namespace.
     """
     longest = MAX_DNS_LABEL - max(len(component) + 1 for component in COMPONENTS)
-    if len(endpoint.name) > longest or not DNS_LABEL.fullmatch(endpoint.name):
-        raise ConfigError(
-            "metadata.name",
-            endpoint.name,
-            f"at most {longest} lower-case letters, digits and '-', beginning with a letter: "
-            "Services are named after it",
-        )
-    if len(endpoint.namespace) > MAX_DNS_LABEL or not re.fullmatch(
-        r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", endpoint.namespace
-    ):
-        raise ConfigError(
-            "metadata.namespace", endpoint.namespace, "at most 63 lower-case letters, digits and '-'"
-        )
+    check_dns_label("metadata.name", endpoint.name, longest, "Services are named after it")
+    check_dns_label("metadata.namespace", endpoint.namespace, MAX_DNS_LABEL, "it becomes a Namespace")
     return Names(endpoint.name, endpoint.namespace, deployment.name)
+
+
+def check_dns_label(setting: str, name: str, longest: int, why: str) -> None:
+    """Refuse what is no DNS label.
+
+    Raises:
+        ConfigError: names the setting.
+    """
+    if len(name) > longest or not DNS_LABEL.fullmatch(name):
+        raise ConfigError(
+            setting,
+            name,
+            f"at most {longest} lower-case letters, digits and '-', beginning with a letter: {why}",
+        )

@@ -56,10 +56,10 @@ def endpoint_objects(
     Raises:
         ConfigError: a setting of the manifest that cannot work, or would silently be without effect.
     """
+    names = names_of(deployment, endpoint)
     if deployment.serving == "operator":
         return operator_objects(deployment, endpoint, inputs)
     refuse_what_would_be_off(endpoint)
-    names = names_of(deployment, endpoint)
     objects = [
         *network_policies(endpoint, names, inputs),
         *engine_objects(deployment, endpoint, names, inputs),

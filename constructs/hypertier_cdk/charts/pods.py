@@ -79,9 +79,9 @@ def spread(names: Names, component: str) -> list[Object]:
     ]
 
 
-def group_selector(group: InstanceGroup | None) -> Object:
-    """The node selector of an instance group; empty where any node will do."""
-    return {INSTANCE_GROUP_LABEL: group.name} if group else {}
+def group_selector(group: InstanceGroup) -> Object:
+    """The node selector of an instance group."""
+    return {INSTANCE_GROUP_LABEL: group.name}
 
 
 def cpu_group(deployment: Deployment) -> InstanceGroup | None:
@@ -96,6 +96,13 @@ def cpu_group(deployment: Deployment) -> InstanceGroup | None:
 def gpu_tolerations() -> list[Object]:
     """GPU groups are commonly tainted so that nothing else lands on them."""
     return [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def placement(group: InstanceGroup | None) -> Object:
+    """Where router and exporter run: on a group without GPUs, or anywhere where there is none."""
+    if group is None:
+        return {"nodeSelector": {}, "tolerations": gpu_tolerations()}
+    return {"nodeSelector": group_selector(group)}
 
 
 def http_probe(path: str, port: str, **timing: int) -> Object:

@@ -14,9 +14,9 @@ from hypertier_cdk.charts.pods import (
     Object,
     cpu_group,
     disruption_budget,
-    group_selector,
     http_probe,
     metadata,
+    placement,
     service_account,
     spread,
 )
@@ -126,7 +126,7 @@ def _deployment(
                     "enableServiceLinks": False,
                     "securityContext": POD_SECURITY,
                     "terminationGracePeriodSeconds": grace,
-                    "nodeSelector": group_selector(cpu_group(deployment)),
+                    **placement(cpu_group(deployment)),
                     "topologySpreadConstraints": spread(names, "router"),
                     "containers": [
                         {

@@ -1,0 +1,333 @@
+"""The engines: sized from the plan, started by the manifest, given time to come and to go."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fakes_charts import deployment
+from kubernetes_gate import amount
+
+from hypertier.errors import ConfigError
+from hypertier.planning.engine import plan_engine
+from hypertier.spec.deployment import Deployment
+from hypertier.tier.launch import main as launch
+from hypertier.tier.preflight import option
+from hypertier_cdk.charts.engine import EXIT_SECONDS, LAMEDUCK_SECONDS
+from hypertier_cdk.charts.inputs import ChartInputs
+from hypertier_cdk.charts.objects import endpoint_objects
+
+GIB = 2**30
+
+
+def pod_of(wanted: Deployment, inputs: ChartInputs | None = None) -> dict[str, Any]:
+    objects = endpoint_objects(wanted, wanted.endpoints[0], inputs or ChartInputs())
+    engine = next(
+        e for e in objects if e["kind"] == "Deployment" and e["metadata"]["name"].endswith("-engine")
+    )
+    pod: dict[str, Any] = engine["spec"]["template"]["spec"]
+    return pod
+
+
+def container_of(wanted: Deployment, inputs: ChartInputs | None = None) -> dict[str, Any]:
+    container: dict[str, Any] = pod_of(wanted, inputs)["containers"][0]
+    return container
+
+
+def environment_of(wanted: Deployment, inputs: ChartInputs | None = None) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value") for entry in container_of(wanted, inputs)["env"]}
+
+
+def test_shared_memory_holds_l1_and_a_share_for_each_gpu() -> None:
+    shm = next(volume for volume in pod_of(deployment())["volumes"] if volume["name"] == "shm")
+
+    assert shm["emptyDir"]["medium"] == "Memory"
+    assert amount(shm["emptyDir"]["sizeLimit"]) == (800 + 8) * GIB
+
+
+def test_memory_is_requested_as_limited_and_is_what_the_plan_says() -> None:
+    wanted = deployment()
+
+    resources = container_of(wanted)["resources"]
+
+    planned = plan_engine(wanted, wanted.endpoints[0])
+    assert amount(resources["requests"]["memory"]) == planned.memory_bytes
+    assert resources["limits"]["memory"] == resources["requests"]["memory"]
+    assert resources["limits"]["nvidia.com/gpu"] == planned.gpus == 8
+
+
+def test_other_resources_of_the_manifest_are_kept() -> None:
+    asked = {
+        "requests": {"vpc.amazonaws.com/efa": 32},
+        "limits": {"vpc.amazonaws.com/efa": 32, "nvidia.com/gpu": 8},
+    }
+
+    resources = container_of(deployment({"spec.worker.resources": asked}))["resources"]
+
+    assert (
+        resources["requests"]["vpc.amazonaws.com/efa"] == resources["limits"]["vpc.amazonaws.com/efa"] == 32
+    )
+
+
+def test_the_manifest_s_arguments_come_first_and_unchanged() -> None:
+    wanted = deployment()
+
+    arguments = container_of(wanted)["args"]
+
+    written = list(wanted.endpoints[0].spec.worker.args or ())
+    assert arguments[: len(written)] == written
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        pytest.param(None, ["/opt/ml/model"], id="the model"),
+        pytest.param(None, ["--served-model-name", "Llama-3.1-70B-Instruct"], id="its name"),
+        pytest.param(None, ["--tensor-parallel-size", "8"], id="its GPUs"),
+        pytest.param(None, ["--port", "8000"], id="the port"),
+        pytest.param(["--model", "/x"], ["--model", "/x", "--served-model-name"], id="no second model"),
+        pytest.param(["/x", "-tp", "4"], ["/x", "-tp", "4", "--served-model-name"], id="no second size"),
+    ],
+)
+def test_what_follows_from_the_manifest_is_added_where_it_is_not_written(
+    written: list[str] | None, expected: list[str]
+) -> None:
+    arguments = " ".join(container_of(deployment({"spec.worker.args": written}))["args"])
+
+    assert " ".join(expected) in arguments
+    assert arguments.count("-tp") + arguments.count("--tensor-parallel-size") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "l1", "tiers"),
+    [
+        pytest.param({}, 800 * GIB, 1, id="both tiers"),
+        pytest.param({"spec.kvCacheSpec.enableL2Cache": False}, 800 * GIB, 0, id="L1 alone"),
+        pytest.param(
+            {"spec.kvCacheSpec.enableL1Cache": False}, 32 * GIB, 1, id="L2 alone, through staging memory"
+        ),
+    ],
+)
+def test_the_cache_is_what_the_manifest_asks_for(changes: dict[str, Any], l1: int, tiers: int) -> None:
+    config = json.loads(option(container_of(deployment(changes))["args"], "--kv-transfer-config") or "")
+
+    extra = config["kv_connector_extra_config"]
+    assert extra["cpu_bytes_to_use"] == l1
+    assert len(extra.get("secondary_tiers", ())) == tiers
+
+
+def test_without_a_cache_nothing_is_configured() -> None:
+    wanted = deployment({"spec.kvCacheSpec": None})
+
+    assert option(container_of(wanted)["args"], "--kv-transfer-config") is None
+    assert "HYPERTIER_L2_URL" not in environment_of(wanted)
+
+
+def test_the_arguments_are_those_that_the_engine_s_own_check_reads(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("os.execve", lambda _path, argv, _env: started.append(argv))
+    monkeypatch.setattr("hypertier.tier.launch.check_engine", lambda *_: "a plan")
+    container = container_of(deployment())
+
+    launch([container["command"][-1], *container["args"]])
+
+    assert started[0][3:5] == ["--model", "/opt/ml/model"]
+    assert "a plan" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("inputs", "changes", "url"),
+    [
+        pytest.param(
+            ChartInputs(l2_url="rediss://made.example:6379"), {}, "rediss://made.example:6379", id="from AWS"
+        ),
+        pytest.param(
+            ChartInputs(), {}, "rediss://llama-cache.hypertier.internal:6379", id="from the manifest"
+        ),
+        pytest.param(
+            ChartInputs(l2_url="rediss://${Token[TOKEN.7]}:6379"),
+            {},
+            "rediss://${Token[TOKEN.7]}:6379",
+            id="known at deployment",
+        ),
+        pytest.param(
+            ChartInputs(),
+            {"spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl": None},
+            "rediss://l2.placeholder.invalid:6379",
+            id="a placeholder",
+        ),
+    ],
+)
+def test_l2_is_where_aws_the_manifest_or_a_placeholder_says(
+    inputs: ChartInputs, changes: dict[str, Any], url: str
+) -> None:
+    assert environment_of(deployment(changes), inputs)["HYPERTIER_L2_URL"] == url
+
+
+def test_a_placeholder_is_annotated_with_how_to_replace_it() -> None:
+    wanted = deployment({"spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl": None})
+
+    objects = endpoint_objects(
+        wanted, wanted.endpoints[0], ChartInputs(engine_image="e:1", router_image="r:1")
+    )
+
+    notes = {
+        e["metadata"]["name"]: e["metadata"].get("annotations") for e in objects if e["kind"] == "Deployment"
+    }
+    assert "l2CacheLocalUrl" in notes["llama-70b-engine"]["hypertier.dev/placeholders"]
+    assert not notes["llama-70b-router"]
+
+
+def test_the_secret_is_named_and_never_written() -> None:
+    arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:l2"
+
+    environment = environment_of(deployment(), ChartInputs(l2_secret_arn=arn))
+
+    assert environment["HYPERTIER_L2_SECRET_ARN"] == arn
+    assert "HYPERTIER_L2_PASSWORD" not in environment
+
+
+def test_variables_of_the_manifest_are_kept_and_win() -> None:
+    variables = [
+        {"name": "PYTHONHASHSEED", "value": "123"},
+        {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}},
+    ]
+
+    entries = container_of(deployment({"spec.worker.environmentVariables": variables}))["env"]
+
+    assert entries[:2] == variables
+    assert [entry["name"] for entry in entries].count("PYTHONHASHSEED") == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [pytest.param(3600, 3600, id="longer than the plan"), pytest.param(60, 600, id="shorter than the plan")],
+)
+def test_the_startup_probe_waits_for_the_model_to_load(seconds: int, expected: int) -> None:
+    wanted = deployment({"spec.maxDeployTimeInSeconds": seconds})
+
+    probe = container_of(wanted)["startupProbe"]
+
+    planned = plan_engine(wanted, wanted.endpoints[0]).startup_seconds
+    assert planned == 600
+    assert probe["periodSeconds"] * probe["failureThreshold"] == expected
+
+
+def test_probes_of_the_manifest_are_taken_as_they_are() -> None:
+    written = {"httpGet": {"path": "/v1/models", "port": 8000}, "periodSeconds": 7}
+
+    container = container_of(deployment({"spec.worker.probes": {"livenessProbe": written}}))
+
+    assert container["livenessProbe"] == written
+    assert container["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
+
+
+@pytest.mark.parametrize("drain", [0, 120, 900])
+def test_the_grace_period_outlasts_lame_duck_and_drain(drain: int) -> None:
+    args = ["/opt/ml/model", "--shutdown-timeout", str(drain)]
+
+    pod = pod_of(deployment({"spec.worker.args": args}))
+
+    assert pod["terminationGracePeriodSeconds"] == LAMEDUCK_SECONDS + drain + EXIT_SECONDS
+    assert pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"] == LAMEDUCK_SECONDS
+
+
+def test_engines_stay_on_the_nodes_of_their_instance_group() -> None:
+    pod = pod_of(deployment())
+
+    assert pod["nodeSelector"] == {"sagemaker.amazonaws.com/instance-group-name": "gpu"}
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
+
+
+def test_a_service_account_of_the_user_s_own_is_used_and_not_made() -> None:
+    wanted = deployment({"spec.kubernetes": {"serviceAccountName": "mine"}})
+
+    objects = endpoint_objects(wanted, wanted.endpoints[0], ChartInputs())
+
+    accounts = [e["metadata"]["name"] for e in objects if e["kind"] == "ServiceAccount"]
+    assert pod_of(wanted)["serviceAccountName"] == "mine"
+    assert accounts == ["llama-70b-router", "llama-70b-exporter"]
+
+
+BAD_MANIFESTS = {
+    "a port that is not the container's": (
+        {"spec.worker.args": ["/opt/ml/model", "--port", "9000"]},
+        r"llama-70b: spec\.worker\.args --port is '9000'; expected 8000",
+    ),
+    "a transfer config of one's own": (
+        {"spec.worker.args": ["/opt/ml/model", "--kv-transfer-config={}"]},
+        r"spec\.worker\.args --kv-transfer-config is '{}'; expected no such argument",
+    ),
+    "a command that is no vLLM": (
+        {"spec.worker.command": ["bash", "-c", "vllm serve"]},
+        r"spec\.worker\.command is \['bash', '-c', 'vllm serve'\]; expected no command",
+    ),
+    "a variable for LMCache": (
+        {"spec.worker.environmentVariables": [{"name": "LMCACHE_CHUNK_SIZE", "value": "256"}]},
+        r"spec\.worker\.environmentVariables\.LMCACHE_CHUNK_SIZE is '256'; expected no such variable",
+    ),
+    "a variable of ours": (
+        {"spec.worker.environmentVariables": [{"name": "HYPERTIER_L2_URL", "value": "redis://x:1"}]},
+        r"environmentVariables\.HYPERTIER_L2_URL is 'redis://x:1'; expected another name",
+    ),
+    "tiered storage": (
+        {"spec.kvCacheSpec.l2CacheSpec": {"l2CacheBackend": "tieredstorage"}},
+        r"l2CacheSpec\.l2CacheBackend is 'tieredstorage'; expected redis: with serving: selfhosted",
+    ),
+    "L2 without a backend": (
+        {"spec.kvCacheSpec.l2CacheSpec": None},
+        r"l2CacheSpec\.l2CacheBackend is None; expected redis",
+    ),
+    "a URL without a port": (
+        {"spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl": "rediss://cache.example"},
+        r"l2CacheLocalUrl is 'rediss://cache\.example'; expected .* the port is missing",
+    ),
+    "S3 without a bucket": (
+        {"spec.modelSourceConfig": {"modelSourceType": "s3"}},
+        r"spec\.modelSourceConfig\.s3Storage is None; expected bucketName and region",
+    ),
+    "FSx without its names": (
+        {"spec.modelSourceConfig": {"modelSourceType": "fsx", "fsxStorage": {"fileSystemId": "fs-1"}}},
+        r"spec\.modelSourceConfig\.fsxStorage is 'fs-1'; expected fileSystemId, dnsName and mountName",
+    ),
+    "Hugging Face without a model": (
+        {"spec.modelSourceConfig": {"modelSourceType": "huggingface"}},
+        r"spec\.modelSourceConfig\.huggingFaceModel is None; expected modelId and commitSHA",
+    ),
+    "a volume that is not there": (
+        {"spec.modelSourceConfig": {"modelSourceType": "kubernetesVolume"}},
+        r"spec\.worker\.modelVolumeMount\.name is 'model-weights'; expected the name of one of",
+    ),
+    "a source that does not exist": (
+        {"spec.modelSourceConfig": {"modelSourceType": "ftp"}},
+        r"spec\.modelSourceConfig\.modelSourceType is 'ftp'; expected s3 or fsx or",
+    ),
+    "a cache configuration of LMCache": (
+        {"spec.kvCacheSpec.cacheConfigFile": "/x.yaml"},
+        r"spec\.kvCacheSpec\.cacheConfigFile is '/x\.yaml'; expected no such field",
+    ),
+    "prefill apart from decode": ({"spec.pdSpec": {"x": 1}}, r"spec\.pdSpec is .*; expected no such field"),
+    "a SageMaker endpoint": (
+        {"spec.endpointName": "e"},
+        r"spec\.endpointName is 'e'; expected no such field",
+    ),
+    "data capture": ({"spec.dataCapture": {"s3Uri": "s3://x"}}, r"spec\.dataCapture is .*; expected no such"),
+    "a name of 55 letters": ({"metadata.name": "e" * 55}, r"metadata\.name is 'e+'; expected at most 54"),
+    "a name with a path": ({"metadata.name": "../x"}, r"metadata\.name is '\.\./x'; expected at most 54"),
+    "a namespace in capitals": (
+        {"metadata.namespace": "ML"},
+        r"metadata\.namespace is 'ML'; expected at most",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MANIFESTS)
+def test_what_would_be_off_or_wrong_is_refused_by_name(case: str) -> None:
+    changes, message = BAD_MANIFESTS[case]
+    wanted = deployment(changes)
+
+    with pytest.raises(ConfigError, match=message):
+        endpoint_objects(wanted, wanted.endpoints[0], ChartInputs())

@@ -1,0 +1,183 @@
+"""The router's pods, and the exporter's: their flags are real, their memory follows from them, they drain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fakes_charts import deployment
+from kubernetes_gate import amount
+
+from hypertier.cli import exporter, router
+from hypertier.errors import ConfigError
+from hypertier.router.settings import RouterSettings
+from hypertier.spec.deployment import Deployment, InstanceGroup
+from hypertier_cdk.charts.inputs import ChartInputs
+from hypertier_cdk.charts.names import names_of
+from hypertier_cdk.charts.objects import endpoint_objects
+from hypertier_cdk.charts.router import router_settings
+
+INSTANCE_GROUP = "sagemaker.amazonaws.com/instance-group-name"
+
+
+def objects_of(wanted: Deployment) -> list[dict[str, Any]]:
+    return endpoint_objects(wanted, wanted.endpoints[0], ChartInputs())
+
+
+def workload_of(wanted: Deployment, component: str) -> dict[str, Any]:
+    return next(
+        entry
+        for entry in objects_of(wanted)
+        if entry["kind"] == "Deployment" and entry["metadata"]["name"].endswith(f"-{component}")
+    )
+
+
+def container_of(wanted: Deployment, component: str) -> dict[str, Any]:
+    container: dict[str, Any] = workload_of(wanted, component)["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+@pytest.mark.parametrize("strategy", ["prefixaware", "roundrobin", "session"])
+def test_the_router_reads_its_arguments_as_the_settings_they_were_made_of(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = deployment({"spec.intelligentRoutingSpec.routingStrategy": strategy})
+    read: list[RouterSettings] = []
+    monkeypatch.setattr("hypertier.router.app.run", lambda settings, started: read.append(settings))
+
+    result = CliRunner().invoke(router.command, container_of(wanted, "router")["args"])
+
+    assert result.exit_code == 0, result.output
+    endpoint = wanted.endpoints[0]
+    assert read == [router_settings(endpoint, names_of(wanted, endpoint))]
+    assert read[0].strategy == strategy
+
+
+def test_the_exporter_reads_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    published: list[tuple[str, ...]] = []
+    monkeypatch.setattr("hypertier.exporter.exporter.Exporter.run", lambda *_: None)
+    monkeypatch.setattr(
+        "hypertier.exporter.cloudwatch.CloudWatch.__init__", lambda _self, *args: published.append(args)
+    )
+    arguments = container_of(deployment(), "exporter")["args"]
+
+    result = CliRunner().invoke(exporter.command, [*arguments, "--listen", "127.0.0.1:0"])
+
+    assert result.exit_code == 0, result.output
+    assert published == [("llama-70b", "Hypertier", "us-west-2")]
+
+
+def test_without_intelligent_routing_requests_go_round() -> None:
+    arguments = container_of(deployment({"spec.intelligentRoutingSpec": None}), "router")["args"]
+
+    assert arguments[arguments.index("--strategy") + 1] == "roundrobin"
+
+
+def test_a_session_is_named_as_the_manifest_says() -> None:
+    wanted = deployment(
+        {
+            "spec.intelligentRoutingSpec.routingStrategy": "session",
+            "spec.worker.environmentVariables": [{"name": "SESSION_KEY", "value": "x-user"}],
+        }
+    )
+
+    arguments = container_of(wanted, "router")["args"]
+
+    assert arguments[arguments.index("--session-key") + 1] == "x-user"
+
+
+def test_a_strategy_that_the_router_does_not_have_is_refused() -> None:
+    wanted = deployment({"spec.intelligentRoutingSpec.routingStrategy": "kvaware"})
+
+    with pytest.raises(ConfigError, match=r"routingStrategy is 'kvaware'; expected one of roundrobin,"):
+        objects_of(wanted)
+
+
+def test_the_router_s_memory_holds_its_index_and_all_buffered_bodies() -> None:
+    container = container_of(deployment(), "router")
+
+    arguments = container["args"]
+    spoken_for = sum(
+        int(arguments[arguments.index(name) + 1]) for name in ("--index-bytes", "--max-buffered-bytes")
+    )
+    assert amount(container["resources"]["limits"]["memory"]) - spoken_for >= 256 * 2**20
+
+
+def test_the_router_s_grace_period_outlasts_hook_lame_duck_and_drain() -> None:
+    pod = workload_of(deployment(), "router")["spec"]["template"]["spec"]
+
+    container = pod["containers"][0]
+    arguments = container["args"]
+    seconds = container["lifecycle"]["preStop"]["sleep"]["seconds"] + sum(
+        int(arguments[arguments.index(name) + 1]) for name in ("--lameduck-seconds", "--drain-seconds")
+    )
+    assert pod["terminationGracePeriodSeconds"] > seconds
+
+
+@pytest.mark.parametrize(
+    ("scaling", "replicas"),
+    [
+        pytest.param(None, 2, id="two at least"),
+        pytest.param({"minReplicaCount": 1}, 2, id="even where one is asked for"),
+        pytest.param({"minReplicaCount": 5}, 5, id="more where more are"),
+    ],
+)
+def test_one_router_may_go_at_any_time(scaling: dict[str, int] | None, replicas: int) -> None:
+    wanted = deployment({"spec.intelligentRoutingSpec.autoScalingSpec": scaling})
+
+    assert workload_of(wanted, "router")["spec"]["replicas"] == replicas
+
+
+def test_no_two_exporters_ever_publish_at_once() -> None:
+    spec = workload_of(deployment(), "exporter")["spec"]
+
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_the_exporter_does_not_miss_an_l1_that_is_off() -> None:
+    wanted = deployment({"spec.kvCacheSpec": None})
+
+    assert "--no-l1" in container_of(wanted, "exporter")["args"]
+    assert "--no-l1" not in container_of(deployment(), "exporter")["args"]
+
+
+@pytest.mark.parametrize("component", ["router", "exporter"])
+def test_what_needs_no_gpu_runs_where_none_is(component: str) -> None:
+    pod = workload_of(deployment(), component)["spec"]["template"]["spec"]
+
+    assert pod["nodeSelector"] == {INSTANCE_GROUP: "system"}
+
+
+def test_where_all_nodes_have_gpus_router_and_exporter_may_run_beside_engines() -> None:
+    groups = (InstanceGroup(name="gpu", instance_type="ml.p5.48xlarge", count=7),)
+
+    pod = workload_of(deployment(instance_groups=groups), "router")["spec"]["template"]["spec"]
+
+    assert pod["nodeSelector"] == {}
+    assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_only_router_and_exporter_reach_an_engine() -> None:
+    policy = next(
+        entry
+        for entry in objects_of(deployment())
+        if entry["kind"] == "NetworkPolicy" and entry["metadata"]["name"] == "llama-70b-engine"
+    )
+
+    peers = [
+        peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+        for rule in policy["spec"]["ingress"]
+        for peer in rule["from"]
+    ]
+    assert peers == ["router", "exporter"]
+
+
+def test_the_networks_of_the_vpc_narrow_where_l2_may_be() -> None:
+    wanted = deployment()
+    objects = endpoint_objects(wanted, wanted.endpoints[0], ChartInputs(vpc_cidrs=("10.0.0.0/16",)))
+
+    engine = next(e for e in objects if e["kind"] == "NetworkPolicy" and "engine" in e["metadata"]["name"])
+
+    to_l2 = [rule for rule in engine["spec"]["egress"] if rule["ports"][0]["port"] == 6379]
+    assert [peer.get("ipBlock") for peer in to_l2[0]["to"]] == [{"cidr": "10.0.0.0/16"}, None]
