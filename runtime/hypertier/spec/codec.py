@@ -123,19 +123,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def nested_values(hint: Any, value: Any) -> list[tuple[type, Mapping[str, Any]]]:
-    """The mappings inside `value` that `hint` reads as dataclasses: itself, or the entries of its list."""
-    hint = _without_none(hint)
-    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
-        return [(typing.cast(type, hint), value)]
-    if typing.get_origin(hint) is tuple and isinstance(value, Sequence) and not isinstance(value, str):
-        item = typing.get_args(hint)[0]
-        return [pair for entry in value for pair in nested_values(item, entry)]
-    return []
-
-
 def _decode_value(hint: Any, value: Any, path: str, problems: list[Problem]) -> Any:
-    hint = _without_none(hint)
+    hint = without_none(hint)
     origin = typing.get_origin(hint)
     if dataclasses.is_dataclass(hint):
         return decode(typing.cast(type, hint), value, path, problems)
@@ -164,7 +153,8 @@ def _decode_value(hint: Any, value: Any, path: str, problems: list[Problem]) -> 
     return value
 
 
-def _without_none(hint: Any) -> Any:
+def without_none(hint: Any) -> Any:
+    """`X | None` as `X`; other unions as Any."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         rest = [option for option in typing.get_args(hint) if option is not type(None)]
         return rest[0] if len(rest) == 1 else Any

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hypertier.errors import ConfigError, ManifestError
-from hypertier.spec import codec
+from hypertier.spec import codec, structure
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
+from hypertier.spec.source import read_documents
+from hypertier.spec.tree import View, dotted
 
 API_VERSION = "hypertier.dev/v1"
 KIND = "Deployment"
@@ -230,7 +230,7 @@ def load_deployment(path: Path | str) -> Deployment:
     if document.get("kind") != KIND or document.get("apiVersion") != API_VERSION:
         got = f"{document.get('apiVersion')} {document.get('kind')}"
         raise ConfigError(f"{file}: apiVersion and kind", got, f"{API_VERSION} {KIND}")
-    _refuse_unknown_keys(DeploymentFile, document, "")
+    _refuse_unknown_keys(document)
     written = codec.decode_or_raise(DeploymentFile, document)
     endpoints = tuple(
         InferenceEndpointConfig.from_manifest(_single_document(file.parent / name))
@@ -246,28 +246,21 @@ def load_deployment(path: Path | str) -> Deployment:
 
 def _single_document(file: Path) -> Mapping[str, Any]:
     try:
-        documents = [
-            entry for entry in yaml.safe_load_all(file.read_text(encoding="utf-8")) if entry is not None
-        ]
+        text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ManifestError(str(file), 1, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ManifestError(str(file), 1, "is not UTF-8 text") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error)
-        raise ManifestError(str(file), mark.line + 1 if mark else 1, f"is not YAML: {problem}") from error
-    if len(documents) != 1 or not isinstance(documents[0], dict):
+    documents = read_documents(text, str(file))
+    if len(documents) != 1 or not isinstance(documents[0].data, dict):
         raise ManifestError(str(file), 1, f"holds {len(documents)} documents; expected one mapping")
-    return documents[0]
+    return documents[0].data
 
 
-def _refuse_unknown_keys(cls: type, value: Any, path: str) -> None:
-    """Raise for the first key that `cls` does not have, however deep."""
-    known = codec.fields_by_name(cls)
-    for key, entry in value.items():
-        where = f"{path}.{key}" if path else str(key)
-        if key not in known:
-            raise ConfigError(where, entry, f"one of the keys {', '.join(known)}")
-        for nested, item in codec.nested_values(known[key][1], entry):
-            _refuse_unknown_keys(nested, item, where)
+def _refuse_unknown_keys(document: Mapping[str, Any]) -> None:
+    """Raise for the first key that the deployment file does not have, however deep."""
+    for fault in structure.faults(DeploymentFile, document):
+        if fault.kind == "unknown":
+            meant = f"{fault.rename}, or another of " if fault.rename else "one of "
+            got = View(document).get(fault.where)
+            raise ConfigError(dotted(fault.where), got, f"{meant}the keys {fault.expected}")

@@ -1,0 +1,126 @@
+"""A manifest as plain data with places: paths into it, tolerant reading, and the line of each value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Path = tuple[str | int, ...]
+
+
+def path(dotted: str, *more: str | int) -> Path:
+    """`path("spec.worker.args", 3)` is `("spec", "worker", "args", 3)`; keys with dots go into `more`."""
+    return (*dotted.split("."), *more)
+
+
+def dotted(where: Path) -> str:
+    """A path as people read it: `spec.worker.environmentVariables[2].value`."""
+    text = ""
+    for part in where:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value begins in its file; both count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Plain data, read without surprises: what is absent or of another kind is None or empty."""
+
+    data: Any
+
+    def get(self, where: Path | str) -> Any:
+        """The value at `where`, or None."""
+        value = self.data
+        for part in path(where) if isinstance(where, str) else where:
+            if isinstance(part, int):
+                if not isinstance(value, list) or not 0 <= part < len(value):
+                    return None
+                value = value[part]
+            elif isinstance(value, Mapping):
+                value = value.get(part)
+            else:
+                return None
+        return value
+
+    def has(self, where: Path | str) -> bool:
+        """Whether something other than null stands at `where`."""
+        return self.get(where) is not None
+
+    def text(self, where: Path | str) -> str | None:
+        """The text at `where`, or None."""
+        value = self.get(where)
+        return value if isinstance(value, str) else None
+
+    def whole(self, where: Path | str) -> int | None:
+        """The whole number at `where`, or None."""
+        value = self.get(where)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def flag(self, where: Path | str) -> bool | None:
+        """The true or false at `where`, or None."""
+        value = self.get(where)
+        return value if isinstance(value, bool) else None
+
+    def mapping(self, where: Path | str) -> Mapping[str, Any]:
+        """The mapping at `where`, or an empty one."""
+        value = self.get(where)
+        return value if isinstance(value, Mapping) else {}
+
+    def items(self, where: Path | str) -> list[Any]:
+        """The list at `where`, or an empty one."""
+        value = self.get(where)
+        return value if isinstance(value, list) else []
+
+    def mappings(self, where: Path | str) -> list[tuple[int, Mapping[str, Any]]]:
+        """The mappings in the list at `where`, each with its index."""
+        return [(index, entry) for index, entry in enumerate(self.items(where)) if isinstance(entry, Mapping)]
+
+    def texts(self, where: Path | str) -> list[str]:
+        """The list at `where` as text, entry by entry; numbers as they would be written."""
+        return [entry if isinstance(entry, str) else str(entry) for entry in self.items(where)]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML document: its plain data, and where each of its values stands."""
+
+    data: Any
+    places: Mapping[Path, Place] = field(default_factory=dict)
+    duplicates: Sequence[Path] = ()
+    first_line: int = 1
+
+    @property
+    def view(self) -> View:
+        """The data for reading."""
+        return View(self.data)
+
+    def place(self, where: Path) -> Place:
+        """Where `where` stands, or the nearest thing above it that is written down."""
+        for length in range(len(where), -1, -1):
+            found = self.places.get(where[:length])
+            if found is not None:
+                return found
+        return Place(self.first_line, 1)
+
+
+def leaves(data: Any, where: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every scalar below `data` with its path, in the order of the file."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from leaves(value, (*where, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from leaves(value, (*where, index))
+    else:
+        yield where, data

@@ -1,0 +1,105 @@
+"""The deployment file: defaults, refusals, and the manifests it brings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fakes_manifests import REMOVED, changed, deployment, endpoint
+
+from hypertier.errors import ConfigError, HypertierError, ManifestError
+from hypertier.spec.deployment import Deployment, load_deployment
+
+ROOT = Path(__file__).parents[3]
+
+
+def load(folder: Path, data: Any, manifest: Any = None) -> Deployment:
+    (folder / "endpoint.yaml").write_text(yaml.safe_dump(manifest or endpoint()), encoding="utf-8")
+    file = folder / "deployment.yaml"
+    file.write_text(data if isinstance(data, str) else yaml.safe_dump(data), encoding="utf-8")
+    return load_deployment(file)
+
+
+def test_the_reference_loads() -> None:
+    loaded = load_deployment(ROOT / "examples" / "reference" / "deployment.yaml")
+
+    assert loaded.name == "reference"
+    assert [endpoint.name for endpoint in loaded.endpoints] == ["llama-70b"]
+    assert loaded.cache.l1.size_bytes == 800 * 2**30
+    assert loaded.cache.l2.bandwidth_bytes_per_second == 8 * 10**9
+
+
+def test_every_key_but_endpoints_has_a_default(tmp_path: Path) -> None:
+    bare = {"apiVersion": "hypertier.dev/v1", "kind": "Deployment", "endpoints": ["endpoint.yaml"]}
+
+    loaded = load(tmp_path, bare)
+
+    assert (loaded.region, loaded.serving, loaded.cache.l2.ttl_seconds) == ("us-west-2", "selfhosted", 86400)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        pytest.param({"endpoints": []}, "endpoints", id="no-endpoint"),
+        pytest.param({"endpoints": REMOVED}, "endpoints", id="endpoints-missing"),
+        pytest.param({"servnig": "operator"}, "servnig", id="unknown-key"),
+        pytest.param({"cache": {"l2": {"bandwith": "8GB/s"}}}, "cache.l2.bandwith", id="unknown-key-deep"),
+        pytest.param({"instanceGroups.0.cuont": 3}, "instanceGroups[0].cuont", id="unknown-key-in-a-list"),
+        pytest.param({"serving": "both"}, "serving", id="serving"),
+        pytest.param({"apiVersion": "apps/v1"}, "apiVersion", id="kubernetes-deployment"),
+        pytest.param({"cache": {"l2": {"bandwidth": "8"}}}, "cache.l2.bandwidth", id="bandwidth"),
+        pytest.param({"cache": {"l2": {"size": "2 TB"}}}, "cache.l2.size", id="size"),
+        pytest.param({"cache": {"l2": {"ttl": "1 day"}}}, "cache.l2.ttl", id="ttl"),
+        pytest.param({"cache": {"l2": {"backend": "valkey"}}}, "cache.l2.backend", id="backend"),
+        pytest.param({"cache": {"l2": {"memoryPercent": 120}}}, "cache.l2.memoryPercent", id="percent"),
+        pytest.param({"cache": {"l1": {"size": "much"}}}, "cache.l1.size", id="l1-size"),
+        pytest.param({"scaling": {"min": 0}}, "scaling.min", id="scaling-min"),
+        pytest.param({"scaling": {"min": 3, "max": 2}}, "scaling.max", id="scaling-max"),
+        pytest.param({"instanceGroups.1.instanceType": "p5"}, "instanceGroups.gpu.instanceType", id="type"),
+        pytest.param({"instanceGroups.1.count": -1}, "instanceGroups.gpu.count", id="count"),
+        pytest.param({"instanceGroups.1.name": "system"}, "instanceGroups", id="two-of-a-name"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], names: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, changed(deployment(), changes))
+
+    assert names in refused.value.setting
+    assert refused.value.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("a: [", "is not YAML", id="not-yaml"),
+        pytest.param("", "holds 0 documents", id="empty"),
+        pytest.param("a: 1\n---\nb: 2\n", "holds 2 documents", id="two-documents"),
+    ],
+)
+def test_a_file_that_is_no_deployment_is_refused_with_its_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    with pytest.raises(ManifestError, match=problem):
+        load(tmp_path, text)
+
+
+def test_a_manifest_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HypertierError, match=r"nowhere\.yaml"):
+        load(tmp_path, {**deployment(), "endpoints": ["nowhere.yaml"]})
+
+
+def test_an_endpoint_finds_its_group_by_its_instance_type(tmp_path: Path) -> None:
+    loaded = load(tmp_path, deployment())
+
+    assert loaded.group_for(loaded.endpoints[0]).name == "gpu"
+
+
+def test_an_endpoint_without_a_group_says_which_there_are(tmp_path: Path) -> None:
+    loaded = load(tmp_path, deployment(), changed(endpoint(), {"spec.instanceType": "ml.p5.48xlarge"}))
+
+    with pytest.raises(ConfigError, match=r"gpu \(ml\.g5\.12xlarge\)"):
+        loaded.group_for(loaded.endpoints[0])
