@@ -1,0 +1,279 @@
+"""Files in, findings out: reads manifests and deployment files, and asks every rule about each document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from hypertier.errors import ManifestError
+from hypertier.spec.deployment import API_VERSION as DEPLOYMENT_VERSION
+from hypertier.spec.endpoint import API_GROUP
+from hypertier.spec.rules import RULES, Edit
+from hypertier.spec.rules.rule import CLUSTER, DEPLOYMENT, GATEWAY, MODELS, Language, Severity
+from hypertier.spec.rules.subject import Subject, Surroundings, Version, parse_version
+from hypertier.spec.source import MAX_BYTES, read_documents
+from hypertier.spec.suggest import nearest
+from hypertier.spec.tree import Document, View, dotted
+
+SUFFIXES = (".yaml", ".yml", ".json")
+UNREADABLE = "unreadable"
+NOT_A_MANIFEST = "not-a-manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to say about a file. `fix` is the value that belongs at `path`, or None."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    severity: Severity
+    rule: str
+    message: str
+    fix: Any = None
+    edits: tuple[Edit, ...] = ()
+    document: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What linting found, in the order of the files and their lines; `files` were looked at."""
+
+    findings: tuple[Finding, ...]
+    files: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """2 where a file could not be read, 1 where there is an error, else 0."""
+        if any(finding.rule == UNREADABLE for finding in self.findings):
+            return 2
+        return 1 if any(finding.severity == "error" for finding in self.findings) else 0
+
+
+@dataclass(slots=True)
+class _File:
+    """A file that was read: its documents that are ours as subjects, and the others."""
+
+    name: str
+    subjects: list[tuple[int, Subject]] = field(default_factory=list)
+    others: list[View] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    asked_for: bool = True
+
+
+def lint_files(
+    names: Iterable[str], *, language: Language = "en", operator_version: Version | None = None
+) -> Report:
+    """Check files, folders (every YAML and JSON file below) and, with them, what deployment files name.
+
+    Args:
+        names: paths as typed; findings carry them unchanged.
+        language: of the messages.
+        operator_version: the operator that manifests without a deployment file will meet, where it is known.
+    """
+    files: dict[FilePath, _File] = {}
+    for name in names:
+        for file in _expanded(name):
+            key = FilePath(file).resolve()
+            if key not in files:
+                files[key] = _read(file, alone=file == name)
+    for key, read in list(files.items()):
+        for _, subject in read.subjects:
+            if subject.kind == DEPLOYMENT:
+                _gather_endpoints(key, read.name, subject, files)
+    siblings = [
+        other for read in files.values() for other in (*read.others, *(s.manifest for _, s in read.subjects))
+    ]
+    for read in files.values():
+        for _, subject in read.subjects:
+            deployment = subject.around.deployment
+            version = operator_version
+            if deployment is not None:
+                version = parse_version(str(deployment.get("operator.version") or "3.7"))
+            subject.around = Surroundings(deployment, version, siblings)
+    findings = [finding for read in files.values() for finding in _findings(read, language)]
+    return Report(tuple(findings), tuple(read.name for read in files.values()))
+
+
+def lint_text(
+    text: str, name: str = "-", *, language: Language = "en", operator_version: Version | None = None
+) -> Report:
+    """Check the documents of one text, without looking at any file."""
+    read = _from_text(text, name, alone=True)
+    siblings = [*read.others, *(subject.manifest for _, subject in read.subjects)]
+    for _, subject in read.subjects:
+        subject.around = Surroundings(None, operator_version, siblings)
+    return Report(tuple(_findings(read, language)), (name,))
+
+
+def _expanded(name: str) -> list[str]:
+    folder = FilePath(name)
+    if not folder.is_dir():
+        return [name]
+    return sorted(str(file) for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+
+
+def _read(name: str, *, alone: bool) -> _File:
+    try:
+        text = read_text(name)
+    except ManifestError as error:
+        return _File(name, findings=[_unreadable(name, error)])
+    return _from_text(text, name, alone=alone)
+
+
+def read_text(name: str) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Raises:
+        ManifestError: the file can't be read, is larger than a manifest can be, or is not UTF-8.
+    """
+    import sys
+
+    try:
+        if name == "-":
+            raw = sys.stdin.buffer.read(MAX_BYTES * 4 + 1)
+        else:
+            with open(name, "rb") as file:
+                raw = file.read(MAX_BYTES * 4 + 1)
+    except OSError as error:
+        raise ManifestError(name, 1, f"cannot be read: {error.strerror}") from error
+    if len(raw) > MAX_BYTES * 4:
+        raise ManifestError(name, 1, f"has more than {MAX_BYTES * 4} bytes; no manifest is so large")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ManifestError(name, line, "is not UTF-8 text") from error
+
+
+def _from_text(text: str, name: str, *, alone: bool) -> _File:
+    read = _File(name)
+    try:
+        documents = read_documents(text, name)
+    except ManifestError as error:
+        read.findings.append(_unreadable(name, error))
+        return read
+    for index, document in enumerate(documents):
+        kind = kind_of(document.data)
+        if kind is not None:
+            read.subjects.append((index, Subject(kind, document)))
+        elif isinstance(document.data, dict) and document.data.get("kind"):
+            read.others.append(document.view)
+            if (meant := _kind_meant(document.data)) is not None:
+                read.findings.append(_not_ours(name, index, document, meant))
+        elif alone:
+            read.findings.append(_not_ours(name, index, document, None))
+    if alone and not documents:
+        read.findings.append(_unreadable(name, ManifestError(name, 1, "holds no document")))
+    return read
+
+
+def kind_of(data: Any) -> str | None:
+    """Which kind of ours a document is, by its apiVersion and kind; None for everything else."""
+    if not isinstance(data, dict):
+        return None
+    kind, version = data.get("kind"), data.get("apiVersion")
+    if kind == DEPLOYMENT:
+        return DEPLOYMENT if str(version).startswith(DEPLOYMENT_VERSION.partition("/")[0]) else None
+    if kind in (*MODELS, GATEWAY):
+        return str(kind)
+    if kind is None and "ClusterName" in data:
+        return CLUSTER
+    return None
+
+
+def _kind_meant(data: dict[str, Any]) -> str | None:
+    """The kind of ours that a misspelled one stands for, or None for a kind of somebody else."""
+    kind, version = str(data.get("kind")), str(data.get("apiVersion"))
+    if API_GROUP in version or re.match(r"inference\.sagemaker", version):
+        return nearest(kind, MODELS)
+    meant = nearest(kind, MODELS)
+    return meant if meant is not None and meant.lower() == kind.lower() else None
+
+
+def _not_ours(name: str, index: int, document: Document, meant: str | None) -> Finding:
+    place = document.place(("kind",))
+    if meant is not None:
+        message = f"kind is {document.data.get('kind')!r}; expected {meant}"
+        edits = (Edit("set", ("kind",), meant),)
+        return Finding(
+            name, place.line, place.column, "kind", "error", NOT_A_MANIFEST, message, meant, edits, index
+        )
+    expected = f"a mapping with apiVersion and kind, such as {API_GROUP}/v1 and {MODELS[0]}"
+    what = "kind is not set" if isinstance(document.data, dict) else "the document is no mapping"
+    message = f"{what}; expected {expected}"
+    return Finding(
+        name,
+        document.first_line,
+        1,
+        "kind" if isinstance(document.data, dict) else "",
+        "error",
+        NOT_A_MANIFEST,
+        message,
+        document=index,
+    )
+
+
+def _unreadable(name: str, error: ManifestError) -> Finding:
+    return Finding(name, error.line, 1, "", "error", UNREADABLE, error.problem)
+
+
+def _gather_endpoints(key: FilePath, name: str, deployment: Subject, files: dict[FilePath, _File]) -> None:
+    """Read the manifests that a deployment file names, and tell each which deployment it belongs to."""
+    endpoints: list[Subject] = []
+    missing: dict[int, str] = {}
+    for index, entry in enumerate(deployment.manifest.items("endpoints")):
+        if not isinstance(entry, str):
+            continue
+        file = (key.parent / entry).resolve()
+        if file not in files:
+            shown = str(FilePath(name).parent / entry)
+            files[file] = _read(shown, alone=True)
+        read = files[file]
+        found = [subject for _, subject in read.subjects if subject.kind in MODELS]
+        if not found:
+            unreadable = [finding for finding in read.findings if finding.rule == UNREADABLE]
+            missing[index] = unreadable[0].message if unreadable else f"holds no {MODELS[0]}"
+            if unreadable and "cannot be read" in unreadable[0].message:
+                del files[file]
+        for subject in found:
+            subject.around = Surroundings(deployment.manifest)
+        endpoints.extend(found)
+    deployment.endpoints = endpoints
+    deployment.missing_endpoints = missing
+
+
+def _findings(read: _File, language: Language) -> list[Finding]:
+    found = list(read.findings)
+    for index, subject in read.subjects:
+        found.extend(_check(read.name, index, subject, language))
+    unique = {(f.document, f.path, f.rule, f.message): f for f in reversed(found)}
+    return sorted(unique.values(), key=lambda f: (f.line, f.column, f.path, f.rule))
+
+
+def _check(name: str, index: int, subject: Subject, language: Language) -> Sequence[Finding]:
+    findings = []
+    for rule in RULES.values():
+        if subject.kind not in rule.kinds:
+            continue
+        for hit in rule.check(subject):
+            place = subject.document.place(hit.where)
+            findings.append(
+                Finding(
+                    name,
+                    place.line,
+                    place.column,
+                    dotted(hit.where),
+                    rule.severity,
+                    rule.name,
+                    rule.message(hit, subject, language),
+                    hit.fix,
+                    hit.edits,
+                    index,
+                )
+            )
+    return findings

@@ -1,0 +1,30 @@
+"""The rules: what no schema checks, as a table. Importing this package fills it."""
+
+from hypertier.spec.rules import (
+    cache,
+    deployment,
+    engine,
+    hygiene,
+    model_source,
+    placement,
+    routing,
+    scaling,
+    schema,
+)
+from hypertier.spec.rules.rule import RULES, Edit, Hit, Rule
+
+__all__ = [
+    "RULES",
+    "Edit",
+    "Hit",
+    "Rule",
+    "cache",
+    "deployment",
+    "engine",
+    "hygiene",
+    "model_source",
+    "placement",
+    "routing",
+    "scaling",
+    "schema",
+]

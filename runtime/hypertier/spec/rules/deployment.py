@@ -1,0 +1,291 @@
+"""The deployment file, and what it and its endpoints promise each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
+from hypertier.errors import ConfigError
+from hypertier.spec import codec
+from hypertier.spec.deployment import L1, L2, InstanceGroup, Scaling
+from hypertier.spec.rules import sources
+from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, hit, rule, suggested
+from hypertier.spec.rules.subject import Subject
+from hypertier.spec.suggest import nearest
+from hypertier.spec.tree import View, path
+
+GROUPS = path("instanceGroups")
+BACKEND = path("spec.kvCacheSpec.l2CacheSpec.l2CacheBackend")
+MAX_RELEASE_NAME_CHARACTERS = 53
+PUBLIC_REGISTRIES = ("docker.io/", "ghcr.io/", "quay.io/", "nvcr.io/", "public.ecr.aws/", "registry.k8s.io/")
+
+
+@rule(
+    "endpoint-file",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="{path} is {got}, which {problem}",
+    ko="{path} 값 {got} 파일을 쓸 수 없습니다: {problem}",
+)
+def endpoint_file(subject: Subject) -> Iterator[Hit]:
+    for index, problem in subject.missing_endpoints.items():
+        yield hit(path("endpoints", index), problem=problem)
+    if subject.manifest.get("endpoints") == []:
+        yield hit(path("endpoints"), problem="names no manifest")
+
+
+@rule(
+    "setting",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="{path} is {got}; expected {expected}",
+    ko="{path} 값이 {got}입니다. 다음이어야 합니다: {expected}",
+)
+def setting(subject: Subject) -> Iterator[Hit]:
+    broken = [fault.where for fault in subject.faults]
+    parts: list[tuple[tuple[str | int, ...], type]] = [
+        (path("cache.l1"), L1),
+        (path("cache.l2"), L2),
+        (path("scaling"), Scaling),
+    ]
+    parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
+    for where, cls in parts:
+        data = subject.manifest.mapping(where)
+        if not data or any(place[: len(where)] == where for place in broken):
+            continue
+        try:
+            codec.decode(cls, data, "", [])
+        except ConfigError as error:
+            yield hit((*where, error.setting.rpartition(".")[2]), expected=error.expected)
+
+
+@rule(
+    "group-name-twice",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="{path} is {got}, the name of another group already",
+    ko="{path} 값 {got}은(는) 다른 그룹에서 이미 쓰는 이름입니다",
+)
+def group_name_twice(subject: Subject) -> Iterator[Hit]:
+    seen = set()
+    for index, entry in subject.manifest.mappings(GROUPS):
+        name = entry.get("name")
+        if isinstance(name, str) and name in seen:
+            yield hit((*GROUPS, index, "name"))
+        elif isinstance(name, str):
+            seen.add(name)
+
+
+@rule(
+    "group-type-unknown",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="{path} is {got}, whose memory and GPUs are not known here{hint}",
+    ko="{path} 값 {got}의 메모리와 GPU 정보가 없습니다{hint}",
+)
+def group_type_unknown(subject: Subject) -> Iterator[Hit]:
+    for index, entry in subject.manifest.mappings(GROUPS):
+        name = entry.get("instanceType")
+        if isinstance(name, str) and name.startswith("ml.") and find_instance_type(name) is None:
+            meant = nearest(name, INSTANCE_TYPES)
+            where = (*GROUPS, index, "instanceType")
+            yield suggested(where, meant, hint=f"; {meant}?") if meant else hit(where, hint="")
+
+
+@rule(
+    "release-name",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.HELM,
+    en="{path} is {got}; expected lower-case letters, digits and hyphens, at most 53: it names Helm "
+    "releases and Kubernetes objects",
+    ko="{path} 값이 {got}입니다. Helm 릴리스와 Kubernetes 객체의 이름이므로 소문자, 숫자, 하이픈으로 53자 "
+    "이하여야 합니다",
+)
+def release_name(subject: Subject) -> Iterator[Hit]:
+    name = subject.manifest.text("name")
+    if name is None:
+        return
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) or len(name) > MAX_RELEASE_NAME_CHARACTERS:
+        yield hit(path("name"))
+
+
+@rule(
+    "endpoint-name-twice",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.NAMES,
+    en="{path} is {got}, whose manifest is named {name} like another's: the later would replace the earlier",
+    ko="{path} 값 {got}의 매니페스트 이름 {name}이(가) 다른 매니페스트와 같습니다. 나중 것이 앞의 것을 "
+    "덮어씁니다",
+)
+def endpoint_name_twice(subject: Subject) -> Iterator[Hit]:
+    seen = set()
+    for index, endpoint in enumerate(subject.endpoints):
+        name = endpoint.manifest.text("metadata.name")
+        key = (endpoint.manifest.text("metadata.namespace") or "default", name)
+        if name and key in seen:
+            yield hit(path("endpoints", index), name=name)
+        seen.add(key)
+
+
+@rule(
+    "no-group-for-endpoint",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path} is {got}; expected the type of one of the deployment's instanceGroups: {groups}",
+    ko="{path} 값이 {got}입니다. 배포의 instanceGroups 중 하나의 유형이어야 합니다: {groups}",
+)
+def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
+    groups = _groups(subject.around.deployment)
+    if subject.around.deployment is None or not groups or not subject.instance_types:
+        return
+    if not any(group.get("instanceType") in subject.instance_types for group in groups):
+        name = "spec.instanceType" if subject.manifest.has("spec.instanceType") else "spec.instanceTypes"
+        said = [f"{group.get('name')} ({group.get('instanceType')})" for group in groups]
+        yield hit(path(name), groups=", ".join(said))
+
+
+def _groups(deployment: View | None) -> list[dict[str, object]]:
+    if deployment is None:
+        return []
+    return [dict(entry) for _, entry in deployment.mappings(GROUPS)]
+
+
+@rule(
+    "tiered-storage-off",
+    "error",
+    kinds=MODELS,
+    source=sources.CACHING,
+    en="{path} is tieredstorage but the deployment's cache.l2.backend is {backend}: the cluster gets no "
+    "tiered storage, and L2 would be off",
+    ko="{path} 값이 tieredstorage인데 배포의 cache.l2.backend는 {backend}입니다. 클러스터에 계층형 "
+    "스토리지가 없어 L2가 동작하지 않습니다",
+)
+def tiered_storage_off(subject: Subject) -> Iterator[Hit]:
+    if subject.around.deployment is None or subject.l2_backend != "tieredstorage":
+        return
+    backend = subject.around.deployment.text("cache.l2.backend") or "redis"
+    if backend != "tieredstorage":
+        yield hit(BACKEND, backend=backend)
+
+
+@rule(
+    "more-replicas-than-nodes",
+    "error",
+    source=sources.RESOURCES,
+    en="{path} is {got} but group {group} has room for {room} ({count} nodes, {each} engines each): the "
+    "rest would stay pending",
+    ko="{path} 값은 {got}인데 {group} 그룹에는 {room}개만 들어갑니다(노드 {count}대, 노드당 엔진 "
+    "{each}개). 나머지는 계속 대기(Pending)합니다",
+)
+def more_replicas_than_nodes(subject: Subject) -> Iterator[Hit]:
+    found = _room(subject)
+    replicas = subject.manifest.whole("spec.replicas")
+    if found is not None and replicas is not None and replicas > found[2]:
+        group, each, room, count = found
+        where = path("spec.replicas")
+        yield suggested(where, room, group=group, each=each, room=room, count=count)
+
+
+def _room(subject: Subject) -> tuple[str, int, int, int] | None:
+    """The endpoint's group, engines per node, engines in all and nodes; None where it is not known."""
+    for group in _groups(subject.around.deployment):
+        node = find_instance_type(str(group.get("instanceType")))
+        count = group.get("count")
+        if group.get("instanceType") in subject.instance_types and node and isinstance(count, int):
+            if not subject.gpus or not node.gpus:
+                return None
+            each = node.gpus // subject.gpus
+            return str(group.get("name")), each, each * count, count
+    return None
+
+
+@rule(
+    "no-room-to-roll",
+    "warning",
+    source=sources.ROLLING,
+    en="{path} takes every GPU of group {group}: a rolling update starts a new pod before it ends an old "
+    "one, finds no GPU and hangs. Keep room for one more",
+    ko="{path} 값이 {group} 그룹의 모든 GPU를 씁니다. 롤링 업데이트가 새 파드를 배치할 GPU를 찾지 못해 "
+    "멈춥니다. 하나의 여유를 두십시오",
+)
+def no_room_to_roll(subject: Subject) -> Iterator[Hit]:
+    found = _room(subject)
+    if subject.around.serving != "operator" or found is None:
+        return
+    replicas = subject.manifest.whole("spec.replicas") or subject.max_replicas
+    if replicas == found[2]:
+        yield hit(path("spec.replicas"), group=found[0])
+
+
+@rule(
+    "closed-network-model",
+    "error",
+    source=sources.EKS_PRIVATE,
+    en="{path} is {got} but the deployment's cluster.closedNetwork is true: nothing in it reaches Hugging "
+    "Face",
+    ko="{path} 값이 {got}인데 배포의 cluster.closedNetwork가 true입니다. 폐쇄망에서는 Hugging Face에 "
+    "접근할 수 없습니다",
+)
+def closed_network_model(subject: Subject) -> Iterator[Hit]:
+    if subject.around.deployment is None or not subject.around.deployment.flag("cluster.closedNetwork"):
+        return
+    where = path("spec.modelSourceConfig.modelSourceType")
+    if subject.manifest.text(where) == "huggingface":
+        yield hit(where)
+
+
+@rule(
+    "closed-network-image",
+    "error",
+    source=sources.EKS_PRIVATE,
+    en="{path} is {got} but the deployment's cluster.closedNetwork is true: expected an image in ECR, "
+    "which has an endpoint inside the VPC",
+    ko="{path} 값이 {got}인데 배포의 cluster.closedNetwork가 true입니다. VPC 엔드포인트가 있는 ECR "
+    "이미지여야 합니다",
+)
+def closed_network_image(subject: Subject) -> Iterator[Hit]:
+    if subject.around.deployment is None or not subject.around.deployment.flag("cluster.closedNetwork"):
+        return
+    first, slash, _ = subject.image.partition("/")
+    on_docker_hub = bool(slash) and "." not in first and ":" not in first
+    if subject.image.startswith(PUBLIC_REGISTRIES) or on_docker_hub:
+        yield hit(path("spec.worker.image"))
+
+
+@rule(
+    "kubernetes-version",
+    "warning",
+    kinds=(DEPLOYMENT,),
+    source=sources.EKS_PREREQUISITES,
+    en="{path} is {got}; HyperPod is documented for Kubernetes 1.30 to 1.35",
+    ko="{path} 값이 {got}입니다. HyperPod 문서는 Kubernetes 1.30부터 1.35까지 지원합니다",
+)
+def kubernetes_version(subject: Subject) -> Iterator[Hit]:
+    version = subject.manifest.text("cluster.kubernetesVersion")
+    match = re.fullmatch(r"1\.(\d{1,3})", version) if version else None
+    if version and (match is None or not 30 <= int(match[1]) <= 35):
+        yield suggested(path("cluster.kubernetesVersion"), "1.35")
+
+
+@rule(
+    "existing-cluster-addons",
+    "warning",
+    kinds=(DEPLOYMENT,),
+    source=sources.SETUP,
+    en="{path} is {got} and serving is operator: the inference add-on comes up only where cert-manager, "
+    "the S3 and FSx CSI drivers, metrics-server and the Pod Identity agent are there before it; this is "
+    "not checked",
+    ko="{path} 값이 {got}이고 serving이 operator입니다. cert-manager, S3와 FSx CSI 드라이버, "
+    "metrics-server, Pod Identity 에이전트가 먼저 있어야 추론 추가 기능이 시작됩니다. 이는 검사하지 "
+    "않습니다",
+)
+def existing_cluster_addons(subject: Subject) -> Iterator[Hit]:
+    if subject.manifest.text("cluster.existing") and subject.manifest.text("serving") == "operator":
+        yield hit(path("cluster.existing"))

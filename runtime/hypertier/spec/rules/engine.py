@@ -1,0 +1,187 @@
+"""The engine's container: ports, health, metrics, image, arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hypertier.spec.rules import sources
+from hypertier.spec.rules.cache import vllm_version
+from hypertier.spec.rules.rule import Hit, fixed, hit, rule, suggested
+from hypertier.spec.rules.subject import VLLM, Subject
+from hypertier.spec.tree import path
+
+CONTAINER_PORT = path("spec.worker.modelInvocationPort.containerPort")
+METRICS_PORT = path("spec.metrics.modelMetrics.port")
+HEALTH_PATH = path("spec.loadBalancer.healthCheckPath")
+READINESS = path("spec.worker.probes.readinessProbe")
+DEFAULT_METRICS_PORT = 8080
+DEFAULT_PORTS = {VLLM: 8000, "lmi": 8080, "tgi": 8080, "sglang": 30000}
+HEALTH_PATHS = {
+    VLLM: ("/health", "/ping", "/v1/models", "/version", "/load", "/metrics"),
+    "sglang": ("/health", "/health_generate", "/ping", "/v1/models", "/model_info", "/get_model_info"),
+    "tgi": ("/health", "/ping", "/info", "/metrics", "/"),
+    "lmi": ("/ping", "/health"),
+}
+
+
+@rule(
+    "engine-port",
+    "error",
+    source=sources.VLLM_ARGUMENTS,
+    en="{path} is {got} but the engine listens on {port} ({why}): no request would arrive",
+    ko="{path} 값은 {got}인데 엔진은 {port} 포트에서 수신합니다({why}). 요청이 도달하지 못합니다",
+)
+def engine_port(subject: Subject) -> Iterator[Hit]:
+    port = subject.manifest.whole(CONTAINER_PORT)
+    found = listening_port(subject)
+    if port is not None and found is not None and port != found[0]:
+        yield fixed(CONTAINER_PORT, found[0], port=found[0], why=found[1])
+
+
+def listening_port(subject: Subject) -> tuple[int, str] | None:
+    """The port that the engine will listen on and how that is known, or None where it is not."""
+    written = subject.argument("--port")
+    if written is not None:
+        return (int(written), "--port") if re.fullmatch(r"\d{1,5}", written) else None
+    if subject.engine is None or subject.is_aws_container or "ecr." in subject.image:
+        return None  # an image of one's own may listen anywhere
+    if subject.manifest.items("spec.worker.command") and not any(
+        "vllm" in word or "sglang" in word for word in subject.arguments
+    ):
+        return None
+    port = DEFAULT_PORTS.get(subject.engine)
+    return None if port is None else (port, f"{subject.engine}'s default")
+
+
+@rule(
+    "metrics-port",
+    "error",
+    source=sources.OBSERVABILITY,
+    en="{path} is {got} but the engine serves its metrics on {port}, its own port: none would be "
+    "collected, and nothing that scales by them would move",
+    ko="{path} 값은 {got}인데 엔진은 자신의 포트 {port}에서 지표를 제공합니다. 지표가 수집되지 않고 지표에 "
+    "따른 확장도 동작하지 않습니다",
+)
+def metrics_port(subject: Subject) -> Iterator[Hit]:
+    port = subject.manifest.whole(CONTAINER_PORT)
+    if subject.engine not in DEFAULT_PORTS or port is None or not 1024 <= port <= 65535:
+        return
+    if subject.manifest.flag("spec.metrics.enabled") is False:
+        return
+    listening = listening_port(subject)
+    right = listening[0] if listening else port
+    written = subject.manifest.whole(METRICS_PORT)
+    if written is None and subject.manifest.has(METRICS_PORT):
+        return
+    if (DEFAULT_METRICS_PORT if written is None else written) != right:
+        got = written if written is not None else f"not set, which means {DEFAULT_METRICS_PORT},"
+        yield fixed(METRICS_PORT, right, port=right, got=got)
+
+
+@rule(
+    "health-path",
+    "warning",
+    source=sources.VLLM_ARGUMENTS,
+    en="{path} is {got}, which {engine} does not answer; it has {known}. The load balancer would find no "
+    "healthy target",
+    ko="{path} 값 {got}에 {engine}은(는) 응답하지 않습니다. 응답하는 경로: {known}. 로드 밸런서가 정상 "
+    "대상을 찾지 못합니다",
+)
+def health_path(subject: Subject) -> Iterator[Hit]:
+    written = subject.manifest.text(HEALTH_PATH)
+    known = HEALTH_PATHS.get(subject.engine or "")
+    if known and written and written.startswith("/") and written not in known:
+        yield suggested(HEALTH_PATH, known[0], engine=subject.engine, known=", ".join(known))
+
+
+@rule(
+    "health-path-ping",
+    "error",
+    source=sources.VLLM_ARGUMENTS,
+    en="{path} is {got}; vLLM {version} answers /health alone: /ping came with 0.7",
+    ko="{path} 값이 {got}입니다. vLLM {version}은(는) /health에만 응답합니다. /ping은 0.7부터 있습니다",
+)
+def health_path_ping(subject: Subject) -> Iterator[Hit]:
+    version = vllm_version(subject)
+    written = subject.manifest.text(HEALTH_PATH)
+    if version is not None and version < (0, 7) and written in (None, "/ping"):
+        got = written or "not set, which means /ping"
+        yield fixed(HEALTH_PATH, "/health", got=got, version=subject.image_tag)
+
+
+@rule(
+    "readiness-timeout",
+    "warning",
+    source=sources.MODEL_HUB,
+    en="{path} is not set: the operator's readiness probe gives up after 1 second, and a busy engine "
+    "leaves the load balancer",
+    ko="{path} 값이 없습니다. 오퍼레이터의 준비 상태 검사는 1초 만에 포기하므로 바쁜 엔진이 로드 "
+    "밸런서에서 빠집니다",
+)
+def readiness_timeout(subject: Subject) -> Iterator[Hit]:
+    if not subject.by_operator or subject.manifest.has((*READINESS, "timeoutSeconds")):
+        return
+    if subject.manifest.mapping(READINESS):
+        yield fixed((*READINESS, "timeoutSeconds"), 10)
+        return
+    port = subject.manifest.whole(CONTAINER_PORT)
+    known = HEALTH_PATHS.get(subject.engine or "")
+    asked = subject.manifest.text(HEALTH_PATH) or (known[0] if known else None)
+    if port is None or asked is None:
+        yield hit(READINESS)
+        return
+    probe = {"httpGet": {"path": asked, "port": port}, "periodSeconds": 10, "timeoutSeconds": 10}
+    yield fixed(READINESS, probe)
+
+
+@rule(
+    "floating-image",
+    "warning",
+    source=sources.IMAGES,
+    en="{path} is {got}: {why}, so replicas may run different engines and hash differently; name a version",
+    ko="{path} 값이 {got}입니다({why}). 복제본마다 다른 엔진이 실행될 수 있으니 버전을 지정하십시오",
+)
+def floating_image(subject: Subject) -> Iterator[Hit]:
+    image = subject.image
+    if not image or re.search(r"[<>${}]", image) or "@sha256:" in image:
+        return
+    if subject.image_tag is None:
+        yield hit(path("spec.worker.image"), why="no tag")
+    elif subject.image_tag in ("latest", "nightly", "main", "stable", "dev"):
+        yield hit(path("spec.worker.image"), why=f"the tag {subject.image_tag} moves")
+
+
+@rule(
+    "image-region",
+    "warning",
+    source=sources.IMAGES,
+    en="{path} comes from ECR in {from_region}, the deployment is in {region}: pulls cross regions, slow "
+    "and billed, and fail in a closed network",
+    ko="{path} 이미지는 {from_region} 리전의 ECR에 있고 배포는 {region} 리전에 있습니다. 리전 간 전송은 "
+    "느리고 비용이 들며 폐쇄망에서는 실패합니다",
+)
+def image_region(subject: Subject) -> Iterator[Hit]:
+    region = subject.around.region
+    if region and subject.image_region and subject.image_region != region:
+        moved = subject.image.replace(f".ecr.{subject.image_region}.", f".ecr.{region}.", 1)
+        yield suggested(path("spec.worker.image"), moved, from_region=subject.image_region, region=region)
+
+
+@rule(
+    "arguments-ignored",
+    "warning",
+    source=sources.MODEL_HUB,
+    en="{path} may be ignored: the entry point of AWS's containers takes no arguments; set command too, or "
+    "use the container's SM_VLLM_ variables",
+    ko="{path} 값이 무시될 수 있습니다. AWS 컨테이너의 진입점은 인수를 받지 않습니다. command도 지정하거나 "
+    "SM_VLLM_ 변수를 쓰십시오",
+)
+def arguments_ignored(subject: Subject) -> Iterator[Hit]:
+    fixed_entry = subject.engine in ("lmi", "tgi") or (subject.is_aws_container and subject.engine == VLLM)
+    if (
+        fixed_entry
+        and subject.manifest.items("spec.worker.args")
+        and not subject.manifest.items("spec.worker.command")
+    ):
+        yield hit(path("spec.worker.args"))

@@ -1,0 +1,55 @@
+"""Where the rules come from; every page was read on 2026-12-01."""
+
+from __future__ import annotations
+
+_GUIDE = "https://docs.aws.amazon.com/sagemaker/latest/dg/"
+_KUBERNETES = "https://kubernetes.io/docs/"
+_CLI = "https://github.com/aws/sagemaker-hyperpod-cli"
+
+CACHING = f"{_GUIDE}sagemaker-hyperpod-model-deployment-caching-routing.html"
+DEPLOY = f"{_GUIDE}sagemaker-hyperpod-model-deployment-deploy-ftm.html"
+SETUP = f"{_GUIDE}sagemaker-hyperpod-model-deployment-setup.html"
+OBSERVABILITY = f"{_GUIDE}sagemaker-hyperpod-model-deployment-observability.html"
+AUTOSCALING = f"{_GUIDE}sagemaker-hyperpod-model-deployment-autoscaling.html"
+GATEWAY = f"{_GUIDE}sagemaker-hyperpod-model-deployment-inference-gateway.html"
+RELEASES = f"{_GUIDE}sagemaker-hyperpod-inference-release-notes.html"
+EKS_PREREQUISITES = f"{_GUIDE}sagemaker-hyperpod-eks-prerequisites.html"
+KARPENTER = f"{_GUIDE}sagemaker-hyperpod-eks-autoscaling.html"
+MIG = f"{_GUIDE}sagemaker-hyperpod-eks-gpu-partitioning.html"
+CLUSTER_API = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateCluster.html"
+CRD = f"{_CLI}/tree/main/helm_chart/HyperPodHelmChart/charts/inference-operator/config/crd"
+CLI_VALIDATORS = f"{_CLI}/tree/main/hyperpod-custom-inference-template"
+OPERATOR_CHART = f"{_CLI}/tree/main/helm_chart/HyperPodHelmChart/charts/inference-operator"
+ISSUE_REDIS = f"{_CLI}/issues/431"
+SAMPLES = "https://github.com/aws-samples/sagemaker-genai-hosting-examples"
+MODEL_HUB = "https://github.com/aws-samples/llm_model_hub"
+LMCACHE = "https://docs.lmcache.ai/api_reference/configurations.html"
+LMCACHE_CONTROLLER = "https://github.com/LMCache/LMCache/pull/2732"
+VLLM_ARGUMENTS = "https://docs.vllm.ai/en/stable/cli/serve.html"
+VLLM_CACHING = "https://docs.vllm.ai/en/stable/design/prefix_caching.html"
+SGLANG_ARGUMENTS = "https://docs.sglang.ai/advanced_features/server_arguments.html"
+CRD_PRUNING = (
+    f"{_KUBERNETES}tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-pruning"
+)
+RESOURCES = f"{_KUBERNETES}concepts/configuration/manage-resources-containers/"
+GPUS = f"{_KUBERNETES}tasks/manage-gpus/scheduling-gpus/"
+SECRETS = f"{_KUBERNETES}concepts/configuration/secret/"
+PROBES = f"{_KUBERNETES}tasks/configure-pod-container/configure-liveness-readiness-startup-probes/"
+IMAGES = f"{_KUBERNETES}concepts/containers/images/"
+NAMES = f"{_KUBERNETES}concepts/overview/working-with-objects/names/"
+SCALING_WORKLOADS = f"{_KUBERNETES}tasks/run-application/horizontal-pod-autoscale/"
+ROLLING = f"{_KUBERNETES}concepts/workloads/controllers/deployment/#max-surge"
+TAINTS = f"{_KUBERNETES}concepts/scheduling-eviction/taint-and-toleration/"
+KEDA_CLOUDWATCH = "https://keda.sh/docs/latest/scalers/aws-cloudwatch/"
+CLOUDWATCH_PERIODS = (
+    "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_GetMetricStatistics.html"
+)
+ALB = (
+    "https://docs.aws.amazon.com/elasticloadbalancing/latest/application/"
+    "application-load-balancers.html#connection-idle-timeout"
+)
+EKS_PODS = "https://docs.aws.amazon.com/eks/latest/userguide/choosing-instance-type.html"
+EKS_PRIVATE = "https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html"
+HELM = "https://helm.sh/docs/chart_template_guide/builtin_objects/"
+YAML = "https://yaml.org/spec/1.1/"
+HYPERTIER = "docs/deployment-file.md"

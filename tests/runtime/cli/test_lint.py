@@ -1,0 +1,218 @@
+"""`hypertier lint`: exit codes, both formats, languages, and what it reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from fakes_manifests import changed, deployment, endpoint
+
+from hypertier.cli.lint import command, lint_language
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(command, ["--lang", "en", *arguments], input=stdin)
+
+
+def written(folder: Path, name: str, *documents: Any) -> str:
+    file = folder / name
+    file.write_text(yaml.safe_dump_all(documents, sort_keys=False), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize("name", ["deployment.yaml", "llama-70b.yaml"])
+def test_the_reference_is_clean(name: str) -> None:
+    result = run(str(ROOT / "examples" / "reference" / name), "--format", "json")
+
+    assert result.exit_code == 0
+    assert json.loads(result.output) == []
+
+
+def test_a_warning_alone_exits_0(tmp_path: Path) -> None:
+    manifest = changed(endpoint(), {"spec.worker.image": "vllm/vllm-openai:latest"})
+
+    result = run(written(tmp_path, "a.yaml", manifest))
+
+    assert result.exit_code == 0
+    assert "floating-image" in result.output
+    assert "1 file: 0 errors, 1 warning" in result.output
+
+
+def test_an_error_exits_1_and_names_setting_value_and_reason(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.yaml", changed(endpoint(), {"spec.metrics.modelMetrics.port": 8080}))
+
+    result = run(file)
+
+    assert result.exit_code == 1
+    assert f"{file}:" in result.output
+    assert "spec.metrics.modelMetrics.port is 8080" in result.output
+    assert "spec.metrics.modelMetrics.port: 8000" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("a: [1, 2", "is not YAML", id="not-yaml"),
+        pytest.param("", "holds no document", id="empty"),
+        pytest.param("# a comment alone\n", "holds no document", id="comment"),
+    ],
+)
+def test_a_file_that_is_no_yaml_exits_2(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    result = run(str(file))
+
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+def test_a_missing_file_exits_2_and_the_others_are_checked(tmp_path: Path) -> None:
+    broken = written(tmp_path, "a.yaml", changed(endpoint(), {"spec.instanceType": "p5.48xlarge"}))
+
+    result = run(str(tmp_path / "none.yaml"), broken, "--format", "json")
+
+    assert result.exit_code == 2
+    assert {finding["rule"] for finding in json.loads(result.output)} >= {
+        "unreadable",
+        "instance-type-prefix",
+    }
+
+
+def test_json_findings_have_exactly_the_documented_keys(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+
+    findings = json.loads(run(file, "--format", "json").output)
+
+    assert [set(finding) for finding in findings] == [
+        {"file", "line", "path", "severity", "rule", "message", "fix"}
+    ]
+    finding = findings[0]
+    assert (finding["file"], finding["path"]) == (file, "spec.instanceType")
+    assert (finding["severity"], finding["fix"]) == ("error", "ml.g5.12xlarge")
+    line = Path(file).read_text(encoding="utf-8").splitlines()[finding["line"] - 1]
+    assert line.strip() == "instanceType: g5.12xlarge"
+
+
+def test_standard_input_is_read_for_a_dash() -> None:
+    text = yaml.safe_dump(changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+
+    result = run("-", stdin=text)
+
+    assert result.exit_code == 1
+    assert "-:" in result.output
+
+
+def test_a_deployment_file_brings_the_manifests_it_names(tmp_path: Path) -> None:
+    written(tmp_path, "endpoint.yaml", changed(endpoint(), {"spec.instanceType": "ml.p5.48xlarge"}))
+    file = written(tmp_path, "deployment.yaml", deployment())
+
+    findings = json.loads(run(file, "--format", "json").output)
+
+    assert {(Path(f["file"]).name, f["rule"]) for f in findings} >= {
+        ("endpoint.yaml", "no-group-for-endpoint")
+    }
+
+
+def test_a_deployment_file_that_names_a_missing_manifest_says_which(tmp_path: Path) -> None:
+    file = written(tmp_path, "deployment.yaml", deployment())
+
+    result = run(file)
+
+    assert result.exit_code == 1
+    assert "endpoints[0]" in result.output
+    assert "endpoint-file" in result.output
+
+
+def test_two_manifests_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        written(tmp_path, name, endpoint())
+    file = written(tmp_path, "deployment.yaml", {**deployment(), "endpoints": ["a.yaml", "b.yaml"]})
+
+    result = run(file, "--format", "json")
+
+    assert ("endpoints[1]", "endpoint-name-twice") in {
+        (finding["path"], finding["rule"]) for finding in json.loads(result.output)
+    }
+
+
+def test_a_manifest_given_twice_is_checked_once(tmp_path: Path) -> None:
+    file = written(tmp_path, "endpoint.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+
+    once, twice = run(file, "--format", "json"), run(file, file, "--format", "json")
+
+    assert json.loads(once.output) == json.loads(twice.output)
+
+
+def test_a_folder_brings_every_manifest_below_and_passes_over_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    written(tmp_path / "deep", "a.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+    written(tmp_path, "service.yaml", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}})
+    written(tmp_path, "values.yaml", {"replicas": 3})
+
+    findings = json.loads(run(str(tmp_path), "--format", "json").output)
+
+    assert [finding["rule"] for finding in findings] == ["instance-type-prefix"]
+
+
+def test_every_document_of_a_file_is_checked_with_its_own_lines(tmp_path: Path) -> None:
+    broken = changed(endpoint(), {"spec.instanceType": "g5.12xlarge"})
+    file = written(tmp_path, "a.yaml", endpoint(), broken)
+
+    findings = json.loads(run(file, "--format", "json").output)
+
+    separator = Path(file).read_text(encoding="utf-8").splitlines().index("---") + 1
+    assert [finding["rule"] for finding in findings] == ["instance-type-prefix"]
+    assert findings[0]["line"] > separator
+
+
+def test_a_misspelled_kind_is_no_other_kind(tmp_path: Path) -> None:
+    result = run(written(tmp_path, "a.yaml", changed(endpoint(), {"kind": "InferenceEndPointConfig"})))
+
+    assert result.exit_code == 1
+    assert "InferenceEndpointConfig" in result.output
+
+
+def test_a_deployment_of_kubernetes_is_not_ours(tmp_path: Path) -> None:
+    foreign = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": {}}
+
+    result = run(written(tmp_path, "a.yaml", foreign))
+
+    assert result.exit_code == 0
+
+
+def test_a_wrong_operator_version_is_refused_by_name() -> None:
+    result = run("a.yaml", "--operator-version", "newest")
+
+    assert "--operator-version" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "environment", "language"),
+    [
+        pytest.param(None, {}, "en", id="nothing"),
+        pytest.param(None, {"LANG": "ko_KR.UTF-8"}, "ko", id="korean-locale"),
+        pytest.param(None, {"LANG": "ko_KR.UTF-8", "LC_ALL": "C"}, "en", id="lc-all-wins"),
+        pytest.param("en", {"LANG": "ko_KR.UTF-8"}, "en", id="chosen"),
+        pytest.param("ko", {}, "ko", id="chosen-korean"),
+    ],
+)
+def test_the_language_is_the_chosen_one_else_the_locale_s(
+    chosen: str | None, environment: dict[str, str], language: str
+) -> None:
+    assert lint_language(chosen, environment) == language
+
+
+def test_korean_messages_are_korean(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+
+    result = CliRunner().invoke(command, [file, "--lang", "ko"])
+
+    assert "오류" in result.output
+    assert "인스턴스 유형" in result.output
