@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,10 +13,12 @@ from typing import TypeVar
 from hypertier.errors import TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer
-from hypertier.tier.backends.resp_reader import ErrorReply, Reply, ReplyReader
+from hypertier.tier.backends.resp_reader import ErrorReply, Reply, ReplyReader, drop
 from hypertier.tier.credentials import CredentialSource
 
 T = TypeVar("T")
+
+_TIMEVAL = struct.Struct("@ll")  # https://man7.org/linux/man-pages/man7/socket.7.html (read 2026-12-01)
 
 
 def command(*parts: bytes) -> bytes:
@@ -26,21 +29,28 @@ def command(*parts: bytes) -> bytes:
 class Connection:
     """One socket. Used by one thread at a time; only `abort` may be called by another.
 
-    Everything ends by `deadline`, a `time.monotonic()` value that the user sets before each use.
+    Everything ends by `deadline`, a `time.monotonic()` value that the user sets before each use. Without TLS
+    the kernel keeps the time, so that a value of megabytes takes one call each way: every return from a call
+    has to wait for the interpreter's lock, behind the engine.
     """
 
     def __init__(self, address: L2Address, tls: ssl.SSLContext | None, deadline: float) -> None:
         self.deadline = deadline
         self.is_fresh = True
         raw = socket.create_connection((address.host, address.port), self._seconds_left())
+        self._socket: socket.socket = raw
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            raw.settimeout(self._seconds_left())
-            self._socket = tls.wrap_socket(raw, server_hostname=address.host) if tls else raw
+            if tls:
+                raw.settimeout(self._seconds_left())
+                self._socket = tls.wrap_socket(raw, server_hostname=address.host)
+                self._reader = ReplyReader(self._recv_into_by_tls)
+            else:
+                raw.settimeout(None)
+                self._reader = ReplyReader(self._recv_into, self._recv_all)
         except BaseException:
             raw.close()
             raise
-        self._reader = ReplyReader(self._recv_into)
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Send all of `buffers` without joining them."""
@@ -51,12 +61,8 @@ class Connection:
                 self._socket.sendall(buffer)
             return
         while left:
-            self._socket.settimeout(self._seconds_left())
-            sent = self._socket.sendmsg(left)
-            while left and sent >= len(left[0]):
-                sent -= len(left.pop(0))
-            if left:
-                left[0] = left[0][sent:]
+            self._limit(socket.SO_SNDTIMEO)
+            drop(left, in_time(lambda: self._socket.sendmsg(left)))
 
     def read(self) -> Reply:
         """Return the next reply."""
@@ -78,14 +84,34 @@ class Connection:
         self._socket.close()
 
     def _recv_into(self, target: memoryview) -> int:
+        self._limit(socket.SO_RCVTIMEO)
+        return in_time(lambda: self._socket.recv_into(target))
+
+    def _recv_all(self, buffers: Sequence[memoryview]) -> int:
+        self._limit(socket.SO_RCVTIMEO)
+        return in_time(lambda: self._socket.recvmsg_into(buffers, 0, socket.MSG_WAITALL)[0])
+
+    def _recv_into_by_tls(self, target: memoryview) -> int:
         self._socket.settimeout(self._seconds_left())
         return self._socket.recv_into(target)
+
+    def _limit(self, option: int) -> None:
+        microseconds = max(1, int(self._seconds_left() * 1_000_000))
+        self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(*divmod(microseconds, 1_000_000)))
 
     def _seconds_left(self) -> float:
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
         return left
+
+
+def in_time(transfer: Callable[[], int]) -> int:
+    """Let a blocking socket transfer something, in the time that `SO_RCVTIMEO` or `SO_SNDTIMEO` gives it."""
+    try:
+        return transfer()
+    except BlockingIOError as error:
+        raise TimeoutError("timed out") from error
 
 
 class Node:

@@ -37,14 +37,19 @@ Reply = ErrorReply | bytes | int | list["Reply"] | None
 
 class ReplyReader:
     """Takes replies from a stream. `recv_into` fills a part of what it is given and returns how much, 0 at
-    the end.
+    the end. `recv_all`, where there is one, fills a part of several buffers, in as few calls as it can.
 
     Raises `ConnectionError` when the stream ends and `TierProtocolError` when it holds no RESP; then the
     stream is of no further use. Errors of `recv_into` pass through.
     """
 
-    def __init__(self, recv_into: Callable[[memoryview], int]) -> None:
+    def __init__(
+        self,
+        recv_into: Callable[[memoryview], int],
+        recv_all: Callable[[Sequence[memoryview]], int] | None = None,
+    ) -> None:
         self._recv_into = recv_into
+        self._recv_all = recv_all or (lambda buffers: recv_into(buffers[0]))
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._start = 0
         self._end = 0
@@ -80,11 +85,12 @@ class ReplyReader:
         if length == -1:
             return None
         if length == sum(map(len, buffers)):
-            for buffer in buffers:
-                self._exactly(buffer)
+            ending = bytearray(2)
+            self._exactly(*buffers, memoryview(ending))
+            check_ending(ending)
         else:
             self._skip(length)
-        self._end_of_bulk()
+            self._end_of_bulk()
         return length
 
     def _bulk(self, length: int) -> bytes | None:
@@ -130,12 +136,16 @@ class ReplyReader:
             self._start, self._end = 0, pending
         self._end += self._receive(self._buffer[self._end :])
 
-    def _exactly(self, target: memoryview) -> None:
-        have = min(len(target), self._end - self._start)
-        target[:have] = self._buffer[self._start : self._start + have]
-        self._start += have
-        while have < len(target):
-            have += self._receive(target[have:])
+    def _exactly(self, *targets: memoryview) -> None:
+        left: list[memoryview] = []
+        for target in targets:
+            have = min(len(target), self._end - self._start)
+            target[:have] = self._buffer[self._start : self._start + have]
+            self._start += have
+            if have < len(target):
+                left.append(target[have:])
+        while left:
+            drop(left, at_least_one(self._recv_all(left)))
 
     def _skip(self, length: int) -> None:
         if not 0 <= length <= LARGEST_SKIPPED_BYTES:
@@ -150,14 +160,31 @@ class ReplyReader:
     def _end_of_bulk(self) -> None:
         ending = bytearray(2)
         self._exactly(memoryview(ending))
-        if ending != b"\r\n":
-            raise TierProtocolError("a string is longer than it says")
+        check_ending(ending)
 
     def _receive(self, target: memoryview) -> int:
-        count = self._recv_into(target)
-        if count == 0:
-            raise ConnectionError("L2 closed the connection")
-        return count
+        return at_least_one(self._recv_into(target))
+
+
+def at_least_one(num_bytes: int) -> int:
+    """Check that the stream has not ended."""
+    if num_bytes == 0:
+        raise ConnectionError("L2 closed the connection")
+    return num_bytes
+
+
+def check_ending(ending: bytearray) -> None:
+    """Check what stands behind a bulk string."""
+    if ending != b"\r\n":
+        raise TierProtocolError("a string is longer than it says")
+
+
+def drop(buffers: list[memoryview], num_bytes: int) -> None:
+    """Take the first `num_bytes`, which are done with, off a list of buffers."""
+    while buffers and num_bytes >= len(buffers[0]):
+        num_bytes -= len(buffers.pop(0))
+    if buffers:
+        buffers[0] = buffers[0][num_bytes:]
 
 
 def _number(text: bytes) -> int:
