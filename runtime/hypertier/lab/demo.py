@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,12 +31,14 @@ DIRECTORY = Path(".hypertier/demo")
 MANIFESTS = DIRECTORY / "manifests"
 NAME = "demo"
 REPLICAS = 2
-NUM_STEPS = 6
+REVIEW_WIDTH = 120
+NUM_STEPS = 7
 DOCUMENT = Path("LICENSE")
 DOCUMENT_CHARACTERS = 6000
 WARM_UP = "Nothing that is measured begins with these words. " * 20
 COMMAND = str(Path(sys.executable).with_name("hypertier"))
 
+QUIET = {"CDK_DISABLE_CLI_TELEMETRY": "true", "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20"}
 HOW_TO_READ = (
     "hit source: where the prompt's keys and values came from. GPU: the engine's own cache (here in CPU",
     "memory). L1: host memory beside the engine. L2: Valkey, shared by all engines. none: all were computed.",
@@ -102,21 +107,32 @@ def run(engine: str) -> None:
 def review(narrator: Narrator) -> list[dict[str, Any]]:
     """Lint, synthesize and render the reference deployment; returns the rendered objects."""
     narrator.step(f"Lint {REFERENCE}: Llama 3.1 70B on seven ml.p5.48xlarge, two cache tiers")
-    run_command("lint", (COMMAND, "lint", str(REFERENCE)), narrator.say)
+    for line in run_command("lint", (COMMAND, "lint", str(REFERENCE)), narrator.say):
+        narrator.say(line)
     narrator.step("Synthesize CloudFormation templates and the review page (cdk synth; about 30 s)")
     cdk = ("node_modules/.bin/cdk", "synth", "--quiet", "--no-notices")
-    run_command("cdk synth", cdk, narrator.say, quiet=True)
-    narrator.say("templates in cdk.out, review page in cdk.out/review.md")
+    lines = run_command("cdk synth", cdk, narrator.say)
+    for line in review_lines(lines):
+        narrator.say(line)
     narrator.step(f"Render Kubernetes manifests into {MANIFESTS}")
     shutil.rmtree(MANIFESTS, ignore_errors=True)
-    run_command("render", (COMMAND, "render", str(REFERENCE), "-o", str(MANIFESTS)), narrator.say, quiet=True)
+    run_command("render", (COMMAND, "render", str(REFERENCE), "-o", str(MANIFESTS)), narrator.say)
     files = sorted(MANIFESTS.rglob("*.yaml"))
-    narrator.say(", ".join(str(file.relative_to(MANIFESTS)) for file in files))
+    narrator.say(f"{len(files)} manifests in {MANIFESTS}")
     return [item for file in files for item in yaml.safe_load_all(file.read_text("utf-8")) if item]
 
 
-def run_command(name: str, argv: Sequence[str], say: Callable[[str], None], *, quiet: bool = False) -> None:
-    """Run a program to its end, its output in a log and, unless `quiet`, told.
+def review_lines(lines: Sequence[str]) -> list[str]:
+    """What `cdk synth` says to a reviewer, of all that it says: a heading and the indented lines below."""
+    heads = [number for number, line in enumerate(lines) if line.startswith("Review of ")]
+    if not heads:
+        return []
+    below = itertools.takewhile(lambda line: line.startswith("  "), lines[heads[0] + 1 :])
+    return [textwrap.shorten(line.strip(), REVIEW_WIDTH, placeholder=" ...") for line in below]
+
+
+def run_command(name: str, argv: Sequence[str], say: Callable[[str], None]) -> list[str]:
+    """Run a program to its end and return the lines of its output, which a log keeps.
 
     Raises:
         LabError: it did not end with 0; the message has the end of its output.
@@ -126,7 +142,9 @@ def run_command(name: str, argv: Sequence[str], say: Callable[[str], None], *, q
     begin = time.monotonic()
     try:
         with log.open("w", encoding="utf-8") as output:
-            status = subprocess.run(argv, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
+            status = subprocess.run(
+                argv, env={**os.environ, **QUIET}, stdout=output, stderr=subprocess.STDOUT, check=False
+            ).returncode
     except OSError as error:
         raise LabError(
             f"{name}: {argv[0]} did not start: {error.strerror}; `make setup` installs it"
@@ -135,9 +153,8 @@ def run_command(name: str, argv: Sequence[str], say: Callable[[str], None], *, q
     if status != 0:
         tail = "".join(f"\n    {line}" for line in lines[-12:])
         raise LabError(f"{name} ended with {status}. Its log, {log}, ends:{tail}")
-    for line in () if quiet else lines:
-        say(line)
     say(f"{name}: ok, {time.monotonic() - begin:.0f} s")
+    return lines
 
 
 def requests(lab: Lab, narrator: Narrator) -> list[Row]:
@@ -183,11 +200,9 @@ def show(rows: Sequence[Row], logs: Path, narrator: Narrator) -> None:
     for line in ["", *table(rows), ""]:
         narrator.say(line)
     first, last = rows[0].measured.ttft_seconds, rows[-1].measured.ttft_seconds
-    narrator.say(
-        "hit source: where the prompt's keys and values came from. GPU is the engine's own memory (here"
-    )
-    narrator.say("the CPU's), L1 this machine's memory, L2 Valkey; none means that all were computed.")
-    narrator.say(f"TTFT: seconds to the first token. From L2 it took {last / first:.0%} of computing it.")
+    for line in HOW_TO_READ:
+        narrator.say(line)
+    narrator.say(f"Request 3 had its first token after {last / first:.1%} of the time of request 1.")
     narrator.say("")
     for what, path in (
         ("review page", Path("cdk.out/review.md")),

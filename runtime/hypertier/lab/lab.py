@@ -7,6 +7,7 @@ import secrets
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
@@ -16,11 +17,12 @@ from typing import Any
 from hypertier.errors import ConfigError, LabError, MissingPackageError
 from hypertier.lab.engine_env import find_engine_python
 from hypertier.lab.interrupts import uninterrupted
+from hypertier.lab.metrics import healthy_replicas
 from hypertier.lab.model import build_model
 from hypertier.lab.overlay import summary, table
 from hypertier.lab.plan import LabPlan, LabSettings, check_settings, l1_bytes_for, plan_lab
 from hypertier.lab.process_spec import ProcessSpec
-from hypertier.lab.processes import Processes, ProcessRecord, free_ports, is_alive, signal_group
+from hypertier.lab.processes import POLL_SECONDS, Processes, ProcessRecord, free_ports, is_alive, signal_group
 from hypertier.lab.state import LAB_DIRECTORY, LabState, forget_state, load_state, save_state
 from hypertier.lab.translate import read_endpoint
 from hypertier.lab.valkey import find_server, valkey_process
@@ -29,6 +31,7 @@ from hypertier.tier.preflight import Host, sweep_regions
 
 RENDERER_GROUP = "hypertier.renderer"
 START_SECONDS = 600.0
+ROUTER_SECONDS = 60.0
 DIFFERENCES = "differences.txt"
 SUMMARY_WIDTH = 100
 SIMULATED = (
@@ -97,7 +100,7 @@ class Lab:
         return tuple(name for name in self._specs if name not in running)
 
     def start(self, names: Sequence[str]) -> None:
-        """Start processes at once and wait until all are ready.
+        """Start processes at once and wait until all are ready, engines in the router's eyes too.
 
         Raises:
             LabError: one of them did not start.
@@ -116,6 +119,14 @@ class Lab:
                 f"waiting for {', '.join(record.name for record in waiting)} ({seconds:.0f} s)"
             ),
         )
+        if "router" not in self.missing:
+            self._wait_until_router_knows(
+                {
+                    url
+                    for engine, url in zip(self.engine_names, self.plan.replica_urls, strict=True)
+                    if engine in names
+                }
+            )
 
     def stop(self, names: Sequence[str]) -> None:
         """End processes of this lab. With an engine goes its L1; L2 lives as long as `valkey`."""
@@ -139,6 +150,16 @@ class Lab:
             self._keep(())
             sweep(self._state.engine)
             forget_state(self.directory)
+
+    def _wait_until_router_knows(self, replica_urls: set[str]) -> None:
+        deadline = time.monotonic() + ROUTER_SECONDS
+        while unknown := replica_urls - healthy_replicas(self.plan.router_metrics_url):
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"the router does not find {', '.join(sorted(unknown))} healthy; "
+                    f"its log, {self.directory / 'router.log'}, says why"
+                )
+            time.sleep(POLL_SECONDS)
 
     def _keep(self, records: tuple[ProcessRecord, ...]) -> None:
         self._state = replace(self._state, processes=records)

@@ -1,4 +1,4 @@
-"""What an engine's /metrics say about one request: where its cached tokens came from."""
+"""What /metrics say: an engine's about where cached tokens came from, the router's about its replicas."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypertier.errors import LabError
 CACHED_BY_SOURCE = "vllm:prompt_tokens_cached_by_source_total"
 TTFT = "vllm:time_to_first_token_seconds"
 L2_WRITE_BYTES = "hypertier_l2_write_bytes_total"
+REPLICA_HEALTHY = "hypertier_router_replica_healthy"
 TIER_NAMES = {"device": "GPU", "host": "L1", "disk": "L2"}  # vLLM's sources, and what we call them
 
 _SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})? (\S+)")
@@ -79,6 +80,31 @@ def read_counts(url: str) -> EngineCounts:
     Raises:
         LabError: it did not answer.
     """
+    return parse_counts(scrape(url))
+
+
+def healthy_replicas(url: str) -> frozenset[str]:
+    """Ask the router, whose metrics are at `http://HOST:PORT`, which replicas it would send requests to.
+
+    Raises:
+        LabError: it did not answer.
+    """
+    return parse_healthy(scrape(url))
+
+
+def parse_healthy(text: str) -> frozenset[str]:
+    """The URLs of the replicas that are healthy, out of the router's metrics."""
+    return frozenset(
+        labels["replica"] for name, labels, value in samples(text) if name == REPLICA_HEALTHY and value
+    )
+
+
+def scrape(url: str) -> str:
+    """Read the metrics at `http://HOST:PORT`.
+
+    Raises:
+        LabError: no answer, or another than 200.
+    """
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
     try:
@@ -86,7 +112,7 @@ def read_counts(url: str) -> EngineCounts:
         response = connection.getresponse()
         if response.status != 200:
             raise LabError(f"{url}/metrics answered {response.status}")
-        return parse_counts(response.read().decode())
+        return response.read().decode()
     except (OSError, http.client.HTTPException) as error:
         raise LabError(f"{url}/metrics did not answer: {type(error).__name__}: {error}") from error
     finally:

@@ -49,6 +49,7 @@ class LabPlan:
     engines: tuple[ProcessSpec, ...]
     router: ProcessSpec
     router_url: str
+    router_metrics_url: str
     replica_urls: tuple[str, ...]
     differences: tuple[Difference, ...]
     left_out: tuple[str, ...]
@@ -110,6 +111,7 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
         settings.router_command,
         base_env,
     )
+    has_metrics_port = "--metrics-port" in router.argv
     if endpoint.router.replicas != 1:
         differences.append(
             Difference("router replicas", str(endpoint.router.replicas), "1", "one client needs one router")
@@ -120,6 +122,7 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
         engines=tuple(engines),
         router=router,
         router_url=f"http://127.0.0.1:{router_port}",
+        router_metrics_url=f"http://127.0.0.1:{metrics_port if has_metrics_port else router_port}",
         replica_urls=replica_urls,
         differences=(*differences, *changes),
         left_out=endpoint.left_out,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypertier.lab.metrics import parse_counts
+from hypertier.lab.metrics import parse_counts, parse_healthy
 
 METRICS = """\
 # HELP vllm:prompt_tokens_cached_by_source_total Cached prompt tokens.
@@ -39,3 +39,13 @@ def test_several_sources_are_all_named() -> None:
     text = METRICS.replace('"disk"} 0.0', '"disk"} 256.0')
 
     assert parse_counts(text).hit_source == "GPU+L2"
+
+
+def test_the_router_is_asked_which_replicas_it_would_pick() -> None:
+    text = (
+        'hypertier_router_replica_healthy{replica="http://127.0.0.1:1"} 1.0\n'
+        'hypertier_router_replica_healthy{replica="http://127.0.0.1:2"} 0.0\n'
+        'hypertier_router_in_flight{replica="http://127.0.0.1:3"} 1.0\n'
+    )
+
+    assert parse_healthy(text) == {"http://127.0.0.1:1"}
