@@ -150,11 +150,9 @@ class CacheStore(Construct):
             actions=["kms:Decrypt"],
             resource_arns=[self.key.key_arn],
             conditions={"StringEquals": {"kms:ViaService": service}},
-            scope=self,
         )
         return iam.Grant.add_to_principal(
             grantee=role,
             actions=["secretsmanager:GetSecretValue"],
             resource_arns=[self.secret.secret_arn],
-            scope=self,
         ).combine(decrypt)

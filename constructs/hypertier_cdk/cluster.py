@@ -19,6 +19,7 @@ from hypertier.spec import deployment
 from hypertier_cdk.eks import new_eks_cluster
 from hypertier_cdk.instance_group import InstanceGroup
 from hypertier_cdk.network import Network
+from hypertier_cdk.readiness import NodeReadiness
 from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role
 from hypertier_cdk.security_groups import NodeSecurityGroup
 from hypertier_cdk.tiered_storage import TieredStorage
@@ -101,7 +102,20 @@ class HyperPodCluster(Construct):
         self.resource.node.add_dependency(self.execution_role, *nodes.rules, *self._addons)
         self.cluster_name = name
         self.cluster_arn = self.resource.attr_cluster_arn
-        self.nodes_ready: IDependable = self.resource
+        awaited = first_nodes(groups)
+        self.nodes_ready: IDependable = (
+            NodeReadiness(
+                self,
+                "NodeReadiness",
+                eks_cluster=self.eks_cluster,
+                network=network,
+                hyperpod_name=name,
+                nodes_by_group=awaited,
+                after=self.resource,
+            ).ready
+            if awaited
+            else self.resource
+        )
 
     def add_manifest(
         self,
@@ -178,6 +192,17 @@ def checked_groups(
     if tiered_storage is None:
         return tuple(groups)
     return tuple(replace(group, taints=()) if group.taints is None else group for group in groups)
+
+
+def first_nodes(groups: Sequence[InstanceGroup]) -> dict[str, int]:
+    """The nodes that a deployment waits for: one of each group without GPUs, or of each where all have them.
+
+    Not for all of them: GPU capacity may take longer than CloudFormation waits, and pods wait for it by
+    themselves.
+    """
+    filled = [group for group in groups if group.count]
+    awaited = [group for group in filled if not group.has_gpus] or filled
+    return {group.name: 1 for group in awaited}
 
 
 def addresses_by_zone(groups: Sequence[InstanceGroup]) -> dict[str | None, int]:

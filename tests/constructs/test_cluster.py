@@ -89,9 +89,17 @@ def test_nodes_come_after_what_they_need_to_join(reference: Any, kind: str) -> N
 
 
 def test_manifests_come_after_the_nodes(reference: Any) -> None:
-    (manifest,) = resources(reference.template, "Custom::AWSCDK-EKS-KubernetesResource")
+    (waiter,) = resources(reference.template, "Custom::HypertierNodeReadiness")
+    (namespace,) = [
+        logical_id
+        for logical_id, resource in resources(
+            reference.template, "Custom::AWSCDK-EKS-KubernetesResource"
+        ).items()
+        if "Namespace" in str(resource["Properties"]["Manifest"])
+    ]
 
-    assert hyperpod(reference.template) in depends_on(reference.template, manifest)
+    before = depends_on(reference.template, namespace)
+    assert {waiter, hyperpod(reference.template)} <= before
 
 
 def test_pods_get_their_role_by_pod_identity_of_this_cluster_alone(reference: Any) -> None:

@@ -148,7 +148,9 @@ def test_the_role_may_describe_one_cluster_write_its_logs_and_report_failures(
 
 def test_the_cluster_lets_it_read_and_patch_one_deployment(template: dict[str, Any]) -> None:
     (entry,) = [
-        found for found in properties(template, "AWS::EKS::AccessEntry") if "KubernetesGroups" in found
+        found
+        for found in properties(template, "AWS::EKS::AccessEntry")
+        if any(group.startswith("hypertier-replicas") for group in found.get("KubernetesGroups", []))
     ]
     role, binding = _permissions(template)
 
