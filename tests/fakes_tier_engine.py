@@ -13,7 +13,7 @@ from typing import Any
 from fakes_tier import RealValkey
 
 MIB = 2**20
-PATIENT = {"lookup_deadline_ms": 20_000, "io_timeout_ms": 20_000, "stripe_bytes": 64 * 1024}
+PATIENT = {"lookup_deadline_ms": 20_000, "io_timeout_ms": 20_000, "stripe_bytes": 64 * 1024, "gate": "open"}
 
 
 class Engine:

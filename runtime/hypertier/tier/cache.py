@@ -5,12 +5,15 @@ nothing here waits, nothing here raises, and nothing here knows vLLM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.entries import Entries, Loaded
 from hypertier.tier.entry import Flaw
+from hypertier.tier.gate import Gate
 from hypertier.tier.guard import Guard
 from hypertier.tier.lookups import Prober, Verdicts
 from hypertier.tier.metrics import Counters
@@ -22,6 +25,9 @@ class L2Cache:
 
     A failing L2 is a miss. While it fails, requests are told so at once; a background probe finds out when it
     is back, so that its absence costs one deadline, not one per request.
+
+    An L2 slower than computing is a miss, too. `gate` learns here what loads take, and what computing takes:
+    the time from when a request is scheduled to when its first chunks are stored.
     """
 
     def __init__(
@@ -32,6 +38,8 @@ class L2Cache:
         counters: Counters,
         on_change: Callable[[str, Exception | None], None],
         new_circuit: Callable[[], Circuit] = Circuit,
+        gate: Gate | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._entries = entries
         self._verdicts = verdicts
@@ -39,12 +47,23 @@ class L2Cache:
         self._counters = counters
         self._reads = Guard("read", new_circuit(), counters, on_change)
         self._writes = Guard("write", new_circuit(), counters, on_change)
+        self._gate = gate or Gate(clock=clock)
+        self._clock = clock
+        self._scheduled_at: dict[str, float] = {}
+        self._lookup_seconds: deque[float] = deque()  # from the prober's thread
+        self._sample_seconds: deque[float] = deque()  # from the sampler's thread
         self._prober = Prober(self._probe)
+        self._sampler = Prober(self._load_samples)
 
     @property
     def is_up(self) -> bool:
         """Whether L2 is asked: its last answer was one."""
         return self._reads.circuit.is_closed
+
+    @property
+    def gate(self) -> Gate:
+        """Whether L2 is worth asking."""
+        return self._gate
 
     def warm_up(self) -> None:
         """Connect in the background, before the first request needs it."""
@@ -59,7 +78,13 @@ class L2Cache:
             if self._reads.circuit.may_try:
                 self._prober.submit([key])
             return False
-        return self._verdicts.ask(request_id, key)
+        if not self._gate.is_open:
+            self._verdicts.refuse(request_id, key)
+            self._counters.add("lookups_gated")
+            if self._gate.take_sample():
+                self._sampler.submit([key])
+            return False
+        return self._verdicts.ask(request_id, key, self._gate.min_chunks)
 
     def flush(self) -> None:
         """Ask L2 about what was looked up since the last call, in one round trip."""
@@ -76,8 +101,23 @@ class L2Cache:
         ]
         self._transfers.submit_load(job_id, tasks)
 
-    def store(self, job_id: int, keys: Sequence[bytes], slots: Sequence[memoryview]) -> None:
-        """Write chunks from their slots, as far as L2 lacks them and the backlog allows."""
+    def note_scheduled(self, request_ids: Iterable[str], preempted: Iterable[str] = ()) -> None:
+        """Requests begin to be computed, from what was loaded on; others were put off, and count no more."""
+        now = self._clock()
+        for request_id in request_ids:
+            self._scheduled_at[request_id] = now
+        for request_id in preempted:
+            self._scheduled_at.pop(request_id, None)
+
+    def store(
+        self, job_id: int, keys: Sequence[bytes], slots: Sequence[memoryview], request_id: str = ""
+    ) -> None:
+        """Write chunks that were just computed from their slots, as far as L2 lacks them and the backlog
+        allows.
+        """
+        scheduled_at = self._scheduled_at.pop(request_id, None)
+        if scheduled_at is not None and keys:
+            self._gate.observe_compute(len(keys), self._clock() - scheduled_at)
         tasks = [
             Task(key, len(slot), partial(self._store, key, slot))
             for key, slot in zip(keys, slots, strict=True)
@@ -91,6 +131,8 @@ class L2Cache:
         finished = self._transfers.take_finished()
         for job in finished:
             if job.is_load:
+                if job.moved:
+                    self._gate.observe_load(len(job.moved), job.seconds)
                 for key in job.failed:
                     self._verdicts.resolve(key, False)
             else:
@@ -101,6 +143,7 @@ class L2Cache:
     def forget_request(self, request_id: str) -> None:
         """A request ended."""
         self._verdicts.forget_request(request_id)
+        self._scheduled_at.pop(request_id, None)
 
     def drain(self) -> None:
         """Wait until no job touches a slot any more."""
@@ -110,20 +153,37 @@ class L2Cache:
         """End all threads; returns whether they ended, so that no slot is touched any more."""
         ended = self._transfers.close(timeout_seconds)
         self._prober.close(timeout_seconds)
+        self._sampler.close(timeout_seconds)
         return ended
 
     def _note_answers(self) -> None:
         for key, found in self._prober.take_answers():
             self._verdicts.resolve(key, found)
+        while self._lookup_seconds:
+            self._gate.observe_lookup(self._lookup_seconds.popleft())
+        while self._sample_seconds:
+            self._gate.observe_sample(1, self._sample_seconds.popleft())
 
     def _probe(self, keys: Sequence[bytes]) -> Sequence[bool]:
         if not keys:
             self._reads.call(self._entries.warm_up, None)
             return []
+        begin = self._clock()
         found = self._reads.call(lambda: self._entries.exist(keys), [False] * len(keys))
+        self._lookup_seconds.append(self._clock() - begin)
         self._counters.add("lookup_hits", sum(found))
         self._counters.add("lookup_misses", len(found) - sum(found))
         return found
+
+    def _load_samples(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        """Load chunks for nobody, to learn how long it takes."""
+        loaded = []
+        for key in keys:
+            begin = self._clock()
+            loaded.append(self._load(key, memoryview(bytearray(self._entries.chunk_bytes))))
+            if loaded[-1]:
+                self._sample_seconds.append(self._clock() - begin)
+        return loaded
 
     def _load(self, key: bytes, slot: memoryview) -> bool:
         if not self._reads.circuit.is_closed:

@@ -105,6 +105,12 @@ def namespace_facts(spec: Any, chunk_bytes: int) -> dict[str, Any]:
     }
 
 
+def tokens_per_chunk(spec: Any) -> int:
+    """Tokens in a chunk of the first group of layers, those with full attention."""
+    config = spec.config
+    return int(config.groups[0].tokens_per_block) * int(config.cache.blocks_per_chunk)
+
+
 def lookup_result(found: bool | None) -> Any:
     """Translate hit, miss and not yet."""
     if found is None:

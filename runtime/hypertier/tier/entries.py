@@ -75,6 +75,11 @@ class Entries:
         self._lookup_timeout_seconds = lookup_timeout_seconds
         self._io_timeout_seconds = io_timeout_seconds
 
+    @property
+    def chunk_bytes(self) -> int:
+        """How long a chunk is, without its header."""
+        return self._chunk_bytes
+
     def warm_up(self) -> None:
         """Find out the slow part of the namespace, and connect."""
         self._namespace.prepare()

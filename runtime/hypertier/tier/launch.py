@@ -16,11 +16,22 @@ from typing import Any
 
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.tier.address import parse_l2_url
+from hypertier.tier.gate import MODES, GateMode
 from hypertier.tier.preflight import Host, check_engine
 from hypertier.tier.settings import TierSettings
 
 USAGE = "usage: python -m hypertier.tier.launch serve MODEL [arguments of `vllm serve`]"
 SERVER = "vllm.entrypoints.openai.api_server"
+
+
+SMALLEST = {
+    "l1_bytes": 1,
+    "ttl_seconds": 1,
+    "lookup_deadline_ms": 1,
+    "epoch": 0,
+    "prior_l2_bytes_per_second": 0,
+    "prior_prefill_tokens_per_second": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,7 @@ class CacheSettings:
 
     `l1_bytes` is for all workers of an engine together. `blocks_per_chunk` blocks of vLLM make one chunk of
     L1 and L2; None leaves it to vLLM, one. Raise `epoch` when weights change under an unchanged name.
+    `gate` and the priors are the tier's: when to ask L2, and what to believe before it is measured.
     """
 
     l1_bytes: int | None = None
@@ -38,6 +50,9 @@ class CacheSettings:
     lookup_deadline_ms: int = TierSettings.lookup_deadline_ms
     namespace: str = ""
     epoch: int = 0
+    gate: GateMode = TierSettings.gate
+    prior_l2_bytes_per_second: int = 0
+    prior_prefill_tokens_per_second: int = 0
 
 
 def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
@@ -54,7 +69,7 @@ def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
         raise ConfigError(
             "l1_bytes", None, "a size in bytes beside l2_url: what L2 holds reaches the GPU through L1"
         )
-    for name, smallest in (("l1_bytes", 1), ("ttl_seconds", 1), ("lookup_deadline_ms", 1), ("epoch", 0)):
+    for name, smallest in SMALLEST.items():
         if getattr(settings, name) < smallest:
             raise ConfigError(name, getattr(settings, name), f"{smallest} or more")
     if settings.blocks_per_chunk is not None and settings.blocks_per_chunk < 1:
@@ -71,6 +86,8 @@ def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
         extra["blocks_per_chunk"] = settings.blocks_per_chunk
     if settings.l2_url is not None:
         parse_l2_url(settings.l2_url, "l2_url")
+        if settings.gate not in MODES:
+            raise ConfigError("gate", settings.gate, f"one of {', '.join(MODES)}")
         extra["secondary_tiers"] = [secondary_tier(settings)]
     return {
         "kv_connector": "OffloadingConnector",
@@ -88,10 +105,10 @@ def secondary_tier(settings: CacheSettings) -> dict[str, Any]:
         "ttl_seconds": settings.ttl_seconds,
         "lookup_deadline_ms": settings.lookup_deadline_ms,
     }
-    if settings.namespace:
-        tier["namespace"] = settings.namespace
-    if settings.epoch:
-        tier["epoch"] = settings.epoch
+    optional = ("namespace", "epoch", "gate", "prior_l2_bytes_per_second", "prior_prefill_tokens_per_second")
+    for name in optional:
+        if getattr(settings, name) != getattr(TierSettings, name):
+            tier[name] = getattr(settings, name)
     return tier
 
 

@@ -7,9 +7,16 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hypertier.tier.metrics import Counters
+
+
+@dataclass
+class _Prefix:
+    begun_at_batch: int
+    is_worth_it: bool = False
+    keys: dict[bytes, None] = field(default_factory=dict)  # in the order asked
 
 
 @dataclass
@@ -24,6 +31,9 @@ class Verdicts:
     A key that is asked about is unknown (None) until L2 answered, but no longer than `deadline_seconds` from
     when it was first asked: then it is a miss. A miss stays one for the request that was told so; another
     request sees verdicts only as long as they are fresh.
+
+    What a request asks about before the first `take_batch` is its prefix. Where L2 holds less of it than the
+    `min_chunks` of `ask`, none of it is a hit.
     """
 
     def __init__(
@@ -44,19 +54,23 @@ class Verdicts:
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
         self._unasked: list[bytes] = []
         self._missed: dict[str, set[bytes]] = {}
+        self._prefixes: dict[str, _Prefix] = {}
+        self._batch_number = 0
 
-    def ask(self, request_id: str, key: bytes) -> bool | None:
+    def ask(self, request_id: str, key: bytes, min_chunks: int = 1) -> bool | None:
         """Answer hit, miss, or not yet; a key heard of for the first time goes into the next batch."""
         if key in self._missed.get(request_id, ()):
             return False
         now = self._clock()
+        prefix = self._prefixes.setdefault(request_id, _Prefix(self._batch_number))
+        prefix.keys[key] = None
         verdict = self._fresh(key, now)
         if verdict is None:
             self._remember(key, _Verdict(now))
             self._unasked.append(key)
             return None
         if verdict.found:
-            return True
+            return self._ask_found(request_id, key, prefix, min_chunks)
         if verdict.found is None and now - verdict.since < self._deadline:
             return None
         if verdict.found is None:
@@ -70,6 +84,7 @@ class Verdicts:
 
     def take_batch(self) -> list[bytes]:
         """Return the keys that nobody has asked L2 about yet."""
+        self._batch_number += 1
         batch, self._unasked = self._unasked, []
         return batch
 
@@ -85,9 +100,35 @@ class Verdicts:
     def forget_request(self, request_id: str) -> None:
         """Drop what was kept for a request that ended."""
         self._missed.pop(request_id, None)
+        self._prefixes.pop(request_id, None)
 
     def __len__(self) -> int:
         return len(self._verdicts)
+
+    def _ask_found(self, request_id: str, key: bytes, prefix: _Prefix, min_chunks: int) -> bool | None:
+        if not prefix.is_worth_it and min_chunks > 1:
+            if prefix.begun_at_batch == self._batch_number:
+                return None  # more of the prefix may follow
+            num_found = self._num_found(request_id, prefix)
+            if num_found is None:
+                return None
+            if num_found < min_chunks:
+                self._counters.add("lookups_gated")
+                self.refuse(request_id, key)
+                return False
+        prefix.is_worth_it = True
+        return True
+
+    def _num_found(self, request_id: str, prefix: _Prefix) -> int | None:
+        """How many chunks of the prefix L2 holds, None while that is unknown."""
+        now = self._clock()
+        for number, key in enumerate(prefix.keys):
+            verdict = self._fresh(key, now)
+            if verdict is not None and verdict.found is None and now - verdict.since < self._deadline:
+                return None
+            if verdict is None or not verdict.found or key in self._missed.get(request_id, ()):
+                return number
+        return len(prefix.keys)
 
     def _fresh(self, key: bytes, now: float) -> _Verdict | None:
         verdict = self._verdicts.get(key)

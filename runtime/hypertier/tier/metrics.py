@@ -1,6 +1,6 @@
 """What the tier counts.
 
-Names, units and meanings stand in `COUNTERS`; vLLM's /metrics shows them with `_total`.
+Names, units and meanings stand in `COUNTERS` and `GAUGES`; vLLM's /metrics shows counters with `_total`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ import threading
 from collections import Counter
 
 PREFIX = "hypertier_l2_"
-UP = "hypertier_l2_up"
-UP_DOCUMENTATION = "1 while L2 answers lookups and loads, 0 while it is left alone after a failure."
+GAUGES = {
+    "up": "1 while L2 answers lookups and loads, 0 while it is left alone after a failure.",
+    "gate_open": "1 while L2 is asked, 0 while loading from it takes longer than computing.",
+    "load_seconds_per_chunk": "What loading a chunk from L2 has taken lately.",
+    "compute_seconds_per_chunk": "What computing a chunk has taken lately, once its request was scheduled.",
+}
 COUNTERS = {
     "lookup_hits": "Chunks that L2 said it holds.",
     "lookup_misses": "Chunks that L2 said it lacks, or could not be asked about.",
     "lookup_expired": "Lookups answered as a miss because L2 had not answered by the deadline.",
+    "lookups_gated": "Lookups answered as a miss because computing takes less time than loading.",
     "read_bytes": "Bytes loaded from L2, headers not counted.",
     "write_bytes": "Bytes stored in L2, headers not counted.",
     "read_errors": "Lookups and loads that failed and became misses.",

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypertier.errors import ConfigError
 from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
+from hypertier.tier.gate import MODES, GateMode
 
 STRIPE_BYTES = 4 * 1024 * 1024  # above, Redis 7 spends three times the CPU on a byte
 
@@ -19,7 +20,8 @@ class TierSettings:
     `lookup_deadline_ms` bounds how long a request waits to hear whether L2 has a chunk, `io_timeout_ms` how
     long one stripe may take. `namespace` and `epoch` keep apart what must not be shared; raise the epoch when
     the weights change under an unchanged name. `ca_file` holds the certificates that `rediss://` trusts, else
-    the system's do.
+    the system's do. `gate` is `auto`: L2 is asked while loading beats computing; or `open`, or `closed`. The
+    priors stand until both have been measured; 0 when nothing is known.
     """
 
     url: str
@@ -33,6 +35,9 @@ class TierSettings:
     epoch: int = 0
     revision: str = ""
     ca_file: str = ""
+    gate: GateMode = "auto"
+    prior_l2_bytes_per_second: int = 0
+    prior_prefill_tokens_per_second: int = 0
 
     @property
     def address(self) -> L2Address:
@@ -48,6 +53,8 @@ SMALLEST = {
     "io_timeout_ms": 1,
     "max_store_backlog_bytes": 0,
     "epoch": 0,
+    "prior_l2_bytes_per_second": 0,
+    "prior_prefill_tokens_per_second": 0,
 }
 
 
@@ -61,11 +68,13 @@ def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> Tier
     for key, value in config.items():
         if key not in known:
             raise ConfigError(f"secondary_tiers.{key}", value, f"one of {', '.join(sorted(known))}")
-        kind = str if known[key].type == "str" else int
+        kind = int if known[key].type == "int" else str
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ConfigError(f"secondary_tiers.{key}", value, "text" if kind is str else "a whole number")
         if isinstance(value, int) and value < SMALLEST[key]:
             raise ConfigError(f"secondary_tiers.{key}", value, f"{SMALLEST[key]} or more")
+    if config.get("gate", "auto") not in MODES:
+        raise ConfigError("secondary_tiers.gate", config["gate"], f"one of {', '.join(MODES)}")
     setting, url = "secondary_tiers.url", config.get("url")
     if not url:
         setting, url = URL_VARIABLE, environ.get(URL_VARIABLE, "")

@@ -32,8 +32,9 @@ from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.credentials import credential_source
 from hypertier.tier.entries import Entries
+from hypertier.tier.gate import Gate
 from hypertier.tier.lookups import Verdicts
-from hypertier.tier.metrics import COUNTERS, PREFIX, UP, UP_DOCUMENTATION, Counters
+from hypertier.tier.metrics import COUNTERS, GAUGES, PREFIX, Counters
 from hypertier.tier.namespace import Namespace, model_fingerprint
 from hypertier.tier.settings import read_settings
 from hypertier.tier.transfers import Transfers
@@ -99,6 +100,11 @@ class HypertierTier(SecondaryTierManager):
             Transfers(settings.connections, settings.max_store_backlog_bytes),
             self._counters,
             log_change,
+            gate=Gate(
+                settings.gate,
+                prior(self._chunk_bytes, settings.prior_l2_bytes_per_second),
+                prior(compat.tokens_per_chunk(offloading_spec), settings.prior_prefill_tokens_per_second),
+            ),
         )
         logger.info(
             "hypertier: L2 at %s, chunks of %d bytes, ttl %d s, lookup deadline %d ms",
@@ -116,7 +122,8 @@ class HypertierTier(SecondaryTierManager):
     def submit_store(self, job_metadata: TransferJob) -> None:
         """Write chunks to L2 in the background."""
         keys = list(job_metadata.keys)
-        self._cache.store(job_metadata.job_id, keys, self._slots(job_metadata))
+        request_id = job_metadata.req_context.req_id
+        self._cache.store(job_metadata.job_id, keys, self._slots(job_metadata), request_id)
 
     def submit_load(self, job_metadata: TransferJob) -> None:
         """Fetch chunks into L1 in the background."""
@@ -140,6 +147,7 @@ class HypertierTier(SecondaryTierManager):
 
     def on_schedule_end(self, context: Any) -> None:
         """Send this step's lookups to L2."""
+        self._cache.note_scheduled(context.new_req_ids, context.preempted_req_ids)
         self._cache.flush()
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
@@ -167,7 +175,9 @@ class HypertierTier(SecondaryTierManager):
             PREFIX + name: OffloadingCounterMetadata(documentation=meaning)
             for name, meaning in COUNTERS.items()
         }
-        metrics[UP] = OffloadingGaugeMetadata(documentation=UP_DOCUMENTATION)
+        metrics |= {
+            PREFIX + name: OffloadingGaugeMetadata(documentation=meaning) for name, meaning in GAUGES.items()
+        }
         return metrics
 
     def get_stats(self) -> OffloadingConnectorStats | None:
@@ -175,12 +185,26 @@ class HypertierTier(SecondaryTierManager):
         stats = OffloadingConnectorStats()
         for name, amount in self._counters.take().items():
             stats.increase_counter(PREFIX + name, amount)
-        stats.set_gauge(UP, int(self._cache.is_up))
+        gate = self._cache.gate
+        gauges = {
+            "up": int(self._cache.is_up),
+            "gate_open": int(gate.is_open),
+            "load_seconds_per_chunk": gate.load_seconds_per_chunk,
+            "compute_seconds_per_chunk": gate.compute_seconds_per_chunk,
+        }
+        for name, value in gauges.items():
+            if value is not None:
+                stats.set_gauge(PREFIX + name, value)
         return stats
 
     def _slots(self, job: TransferJob) -> list[memoryview]:
         size = self._chunk_bytes
         return [self._l1[number * size : (number + 1) * size] for number in compat.chunk_ids(job)]
+
+
+def prior(amount: int, per_second: int) -> float:
+    """Seconds for `amount` at a rate; 0.0 where the rate is not known."""
+    return amount / per_second if per_second else 0.0
 
 
 def log_change(what: str, error: Exception | None) -> None:

@@ -12,6 +12,7 @@ from hypertier.tier.backends.memory import MemoryBackend
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.entries import Entries, entry_name
+from hypertier.tier.gate import FIRST_SAMPLE_SECONDS, Gate
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import Counters
 from hypertier.tier.transfers import FinishedJob, Transfers
@@ -44,6 +45,8 @@ class World:
             self.counters,
             lambda what, error: self.changes.append((what, error is None)),
             lambda: Circuit(self.clock, lambda: 0.0),
+            Gate(clock=self.clock),
+            self.clock,
         )
         self.l1 = memoryview(bytearray(8 * CHUNK))
 
@@ -206,3 +209,51 @@ def test_warming_up_an_absent_l2_only_marks_it_down(world: World) -> None:
     world.cache.warm_up()
 
     assert eventually(lambda: not world.cache.is_up)
+
+
+def make_computing_cheap(world: World) -> None:
+    """One chunk per microsecond, which no load keeps up with, by the world's clock."""
+    world.cache.gate.observe_load(1, 1.0)
+    world.cache.note_scheduled(["computed"])
+    world.clock.advance(1e-6)
+    world.cache.store(50, [B], [world.slot(1)], "computed")
+    world.finished()
+
+
+def test_while_loading_is_slower_than_computing_lookups_are_misses_and_stores_go_on(world: World) -> None:
+    world.put(A, b"a")
+    make_computing_cheap(world)
+
+    answer = world.cache.lookup("r", A)
+    world.put(C, b"c")
+
+    assert not world.cache.gate.is_open
+    assert answer is False
+    assert world.counters.total("lookups_gated") == 1
+
+
+def test_a_closed_gate_opens_by_a_sample_that_nobody_waits_for(world: World) -> None:
+    world.put(A, b"a")
+    make_computing_cheap(world)
+    world.clock.advance(FIRST_SAMPLE_SECONDS)
+
+    meanwhile = world.cache.lookup("r", A)  # the clock stands still while the sample is loaded
+
+    def opened() -> bool:
+        world.cache.flush()
+        return world.cache.gate.is_open
+
+    assert meanwhile is False
+    assert eventually(opened)
+    assert world.settle("r2", A) is True
+
+
+def test_a_preempted_request_tells_nothing_about_computing(world: World) -> None:
+    world.cache.note_scheduled(["r"])
+    world.cache.note_scheduled([], preempted=["r"])
+    world.clock.advance(100)
+
+    world.cache.store(1, [A], [world.slot(0)], "r")
+
+    assert world.cache.gate.compute_seconds_per_chunk is None
+    world.finished()

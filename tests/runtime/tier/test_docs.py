@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hypertier.tier.launch import CacheSettings
-from hypertier.tier.metrics import COUNTERS, PREFIX, UP
+from hypertier.tier.metrics import COUNTERS, GAUGES, PREFIX
 from hypertier.tier.settings import TierSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tier.md").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "tier.md").read_text(encoding="utf-
 @pytest.mark.parametrize("field", fields(TierSettings), ids=lambda field: field.name)
 def test_every_setting_stands_there_with_its_default(field: Field[object]) -> None:
     name, default = field.name, field.default
-    shown = default if isinstance(default, int) else "`HYPERTIER_L2_URL`" if name == "url" else ""
+    shown = "`HYPERTIER_L2_URL`" if name == "url" else default
 
     assert f"| `{name}` | {shown} |".replace("  ", " ") in PAGE
 
@@ -33,4 +33,4 @@ def test_every_metric_stands_there_and_no_other() -> None:
     section = PAGE.partition("## Metrics")[2]
     documented = {line.split("`")[1] for line in section.splitlines() if line.startswith("| `")}
 
-    assert documented == {UP, *(f"{PREFIX}{name}_total" for name in COUNTERS)}
+    assert documented == {PREFIX + name for name in GAUGES} | {f"{PREFIX}{name}_total" for name in COUNTERS}

@@ -60,14 +60,17 @@ def test_no_cache_is_no_flag() -> None:
 
 
 def test_the_tier_accepts_what_launch_writes() -> None:
-    settings = CacheSettings(1, URL, ttl_seconds=60, lookup_deadline_ms=50, namespace="team", epoch=2)
+    settings = CacheSettings(
+        1, URL, ttl_seconds=60, lookup_deadline_ms=50, namespace="team", epoch=2, gate="open"
+    )
     (tier,) = kv_transfer_config(settings)["kv_connector_extra_config"]["secondary_tiers"]
 
     read = read_settings(
         {key: value for key, value in tier.items() if key not in VLLM_TIER_KEYS}, {"HYPERTIER_L2_URL": URL}
     )
 
-    assert (read.ttl_seconds, read.lookup_deadline_ms, read.namespace, read.epoch) == (60, 50, "team", 2)
+    assert (read.ttl_seconds, read.lookup_deadline_ms, read.namespace) == (60, 50, "team")
+    assert (read.epoch, read.gate) == (2, "open")
 
 
 @pytest.mark.parametrize(
@@ -78,9 +81,13 @@ def test_the_tier_accepts_what_launch_writes() -> None:
         (CacheSettings(l1_bytes=1, ttl_seconds=0), "ttl_seconds is 0; expected 1 or more"),
         (CacheSettings(l1_bytes=1, epoch=-1), "epoch is -1; expected 0 or more"),
         (CacheSettings(l1_bytes=1, blocks_per_chunk=0), "blocks_per_chunk is 0; expected 1 or more"),
+        (
+            CacheSettings(l1_bytes=1, l2_url=URL, gate="ajar"),
+            "gate is 'ajar'; expected one of auto, open, closed",
+        ),
         (CacheSettings(l1_bytes=1, l2_url="http://x:1"), "l2_url is 'http://x:1'; expected redis://"),
     ],
-    ids=["l2 without l1", "no size", "no ttl", "epoch", "chunk", "url"],
+    ids=["l2 without l1", "no size", "no ttl", "epoch", "chunk", "gate", "url"],
 )
 def test_what_cannot_work_is_named(settings: CacheSettings, message: str) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -109,10 +109,12 @@ def test_a_finished_request_may_ask_anew_under_its_name() -> None:
         max_size=120,
     ),
     st.sampled_from([8, 64]),
+    st.sampled_from([1, 3]),
 )
 def test_memory_is_bounded_and_no_request_is_put_off_beyond_the_deadline(
     steps: list[tuple[str, str, int]],
     capacity: int,
+    min_chunks: int,
 ) -> None:
     clock = FakeClock()
     table = verdicts(clock, capacity)
@@ -121,8 +123,8 @@ def test_memory_is_bounded_and_no_request_is_put_off_beyond_the_deadline(
     for what, request, number in steps:
         key = b"%d" % number
         if what == "ask":
-            answer = table.ask(request, key)
-            if answer is None:
+            answer = table.ask(request, key, min_chunks)
+            if answer is None and min_chunks == 1:
                 since = waits_since.setdefault((request, key), clock.now)
                 assert capacity == 8 or clock.now - since < 0.2
             else:
@@ -154,3 +156,58 @@ def test_the_prober_answers_batches_in_order() -> None:
     assert eventually(collected)
     assert answers == [(A, True), (B, False), (B, False)]
     prober.close(20)
+
+
+def prefix_of(table: Verdicts, request: str, keys: list[bytes], min_chunks: int) -> list[bool | None]:
+    return [table.ask(request, key, min_chunks) for key in keys]
+
+
+def test_a_prefix_too_short_to_be_worth_it_is_a_miss_as_a_whole() -> None:
+    table = verdicts(FakeClock())
+    keys = [b"%d" % i for i in range(4)]
+    first = prefix_of(table, "r", keys, 3)
+    table.take_batch()
+    for key, found in zip(keys, [True, True, False, True], strict=True):
+        table.resolve(key, found)
+
+    assert first == [None] * 4
+    assert prefix_of(table, "r", keys, 3) == [False] * 4
+    assert prefix_of(table, "another", keys[:1], 1) == [True]
+
+
+def test_a_prefix_long_enough_is_a_hit_to_its_end() -> None:
+    table = verdicts(FakeClock())
+    keys = [b"%d" % i for i in range(4)]
+    prefix_of(table, "r", keys, 3)
+    table.take_batch()
+    for key, found in zip(keys, [True, True, True, False], strict=True):
+        table.resolve(key, found)
+
+    assert prefix_of(table, "r", keys, 3) == [True, True, True, False]
+    assert table.ask("r", keys[2], 100) is True  # once decided, a request is served
+
+
+def test_a_known_prefix_is_judged_after_the_step_that_asked_for_it() -> None:
+    table = verdicts(FakeClock())
+    keys = [b"%d" % i for i in range(4)]
+    for key in keys:
+        table.resolve(key, True)
+
+    during_the_step = prefix_of(table, "r", keys, 3)
+    table.take_batch()
+
+    assert during_the_step == [None] * 4
+    assert prefix_of(table, "r", keys, 3) == [True] * 4
+
+
+def test_one_unanswered_lookup_puts_off_the_judgement_no_longer_than_the_deadline() -> None:
+    clock = FakeClock()
+    table = verdicts(clock)
+    prefix_of(table, "r", [A, B], 2)
+    table.take_batch()
+    table.resolve(A, True)
+
+    before = table.ask("r", A, 2)
+    clock.advance(0.2)
+
+    assert (before, table.ask("r", A, 2)) == (None, False)

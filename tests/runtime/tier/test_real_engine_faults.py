@@ -320,6 +320,30 @@ def test_an_engine_killed_while_it_stores_leaves_nothing_wrong_behind(
     assert restarted.metric("hypertier_l2_integrity_failures_total") == 0
 
 
+def test_an_l2_slower_than_computing_is_left_alone_until_it_is_fast(
+    plain_engine: Engine, engine_host: EngineHost
+) -> None:
+    right = plain_engine.generate(STORED)
+    with RealValkey() as valkey, contextlib.closing(Relay(valkey.port)) as relay:
+        engine = engine_host.start(relay.url, gate="auto", stripe_bytes=512 * 1024)
+        stored_by(engine, valkey, STORED)
+
+        def cached_tokens() -> int:
+            assert engine.generate(STORED) == right
+            engine.forget()
+            return engine.cached[0]
+
+        relay.delay_seconds = 1.0
+        while_slow = [cached_tokens() for _ in range(3)]
+        is_open = engine.metric("hypertier_l2_gate_open")
+        relay.delay_seconds = 0.0
+
+        assert while_slow == [NUM_CHUNKS * CHUNK_TOKENS, 0, 0]  # the first finds out for the others
+        assert is_open == 0
+        assert engine.metric("hypertier_l2_lookups_gated_total") > 0
+        assert eventually(lambda: cached_tokens() > 0, 60)
+
+
 def is_running(pid: int) -> bool:
     try:
         return (Host().proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

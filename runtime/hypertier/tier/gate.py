@@ -1,0 +1,128 @@
+"""Whether loading from L2 beats computing, judged by what both have cost lately. Pure: no I/O, no threads."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Literal
+
+GateMode = Literal["auto", "open", "closed"]
+MODES: tuple[GateMode, ...] = ("auto", "open", "closed")
+
+REOPEN_RATIO = 0.8  # loading must be this much cheaper than computing before a closed gate opens
+FIRST_SAMPLE_SECONDS = 10.0
+LONGEST_SAMPLE_SECONDS = 300.0
+MEMORY_RATIO = 0.8  # what is left of an older observation's weight after each new one
+
+
+class Average:
+    """Seconds per chunk, recent observations first. `prior`, if positive, stands until one is made."""
+
+    def __init__(self, prior: float = 0.0) -> None:
+        self._seconds = prior
+        self._chunks = 1.0 if prior > 0 else 0.0
+
+    def add(self, num_chunks: int, seconds: float) -> None:
+        """Note that `num_chunks` took `seconds` together."""
+        self._seconds = self._seconds * MEMORY_RATIO + seconds
+        self._chunks = self._chunks * MEMORY_RATIO + num_chunks
+
+    @property
+    def value(self) -> float | None:
+        """Seconds per chunk; None while nothing is known."""
+        return self._seconds / self._chunks if self._chunks else None
+
+
+class Gate:
+    """Open while loading beats computing. Starts open, unless the priors say otherwise.
+
+    It closes when loading a chunk has come to cost more than computing one, and opens again when loading is
+    clearly cheaper. While it is closed nothing is loaded for requests, so it asks for samples, loaded in the
+    background; when it closes again soon after a sample opened it, it asks half as often.
+
+    `min_chunks` tells which prefixes are too short to make up for the time that the lookup takes.
+    """
+
+    def __init__(
+        self,
+        mode: GateMode = "auto",
+        prior_load_seconds: float = 0.0,
+        prior_compute_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._mode = mode
+        self._clock = clock
+        self._load = Average(prior_load_seconds)
+        self._compute = Average(prior_compute_seconds)
+        self._lookup = Average()
+        self._is_open = True
+        self._sample_pause = FIRST_SAMPLE_SECONDS
+        self._sample_at = -math.inf
+        self._opened_at = -math.inf
+        self._judge()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether L2 is asked at all."""
+        return self._is_open if self._mode == "auto" else self._mode == "open"
+
+    @property
+    def load_seconds_per_chunk(self) -> float | None:
+        """What loading has cost lately."""
+        return self._load.value
+
+    @property
+    def compute_seconds_per_chunk(self) -> float | None:
+        """What computing has cost lately, the wait for the GPU included."""
+        return self._compute.value
+
+    @property
+    def min_chunks(self) -> int:
+        """The shortest prefix that is worth loading, while the gate is open."""
+        load, compute, lookup = self._load.value, self._compute.value, self._lookup.value
+        if self._mode != "auto" or load is None or compute is None or lookup is None or load >= compute:
+            return 1
+        return max(1, math.ceil(lookup / (compute - load)))
+
+    def observe_load(self, num_chunks: int, seconds: float) -> None:
+        """Note that loading `num_chunks` from L2 took `seconds`, waiting included."""
+        self._load.add(num_chunks, seconds)
+        self._judge()
+
+    def observe_sample(self, num_chunks: int, seconds: float) -> None:
+        """Note what a sample took, in place of what loading took before the gate closed."""
+        self._load = Average()
+        self.observe_load(num_chunks, seconds)
+
+    def observe_compute(self, num_chunks: int, seconds: float) -> None:
+        """Note that a request's `num_chunks` were computed `seconds` after it was scheduled."""
+        self._compute.add(num_chunks, seconds)
+        self._judge()
+
+    def observe_lookup(self, seconds: float) -> None:
+        """Note how long L2 took to tell what it holds."""
+        self._lookup.add(1, seconds)
+
+    def take_sample(self) -> bool:
+        """Whether to load a sample now; says so once per pause, and only while closed."""
+        now = self._clock()
+        if self.is_open or self._mode != "auto" or now < self._sample_at:
+            return False
+        self._sample_at = now + self._sample_pause
+        return True
+
+    def _judge(self) -> None:
+        load, compute = self._load.value, self._compute.value
+        if load is None or compute is None:
+            return
+        now = self._clock()
+        if self._is_open and load > compute:
+            self._is_open = False
+            lasted = now - self._opened_at > 2 * self._sample_pause
+            pause = FIRST_SAMPLE_SECONDS if lasted else 2 * self._sample_pause
+            self._sample_pause = min(pause, LONGEST_SAMPLE_SECONDS)
+            self._sample_at = now + self._sample_pause
+        elif not self._is_open and load < REOPEN_RATIO * compute:
+            self._is_open = True
+            self._opened_at = now
