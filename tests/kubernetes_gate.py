@@ -393,14 +393,29 @@ def references_are_there(objects: Sequence[Object]) -> Iterator[str]:
             claim["spec"]["resources"]["requests"]["storage"]
         ):
             yield f"{called(claim)}: larger than its volume"
-    for scaler in of_kind(objects, "HorizontalPodAutoscaler"):
+    authentications = {
+        (namespace_of(e), e["metadata"]["name"]) for e in of_kind(objects, "TriggerAuthentication")
+    }
+    for scaler in of_kind(objects, "ScaledObject"):
+        for trigger in scaler["spec"]["triggers"]:
+            if (namespace_of(scaler), trigger["authenticationRef"]["name"]) not in authentications:
+                yield f"{called(scaler)}: authentication {trigger['authenticationRef']}"
+
+
+def replicas_have_one_owner(objects: Sequence[Object]) -> Iterator[str]:
+    owners: dict[tuple[str | None, ...], list[str]] = {}
+    for scaler in of_kind(objects, "HorizontalPodAutoscaler", "ScaledObject"):
         target = scaler["spec"]["scaleTargetRef"]
-        if not any(
-            (w["kind"], w["apiVersion"], w["metadata"]["name"], namespace_of(w))
-            == (target["kind"], target["apiVersion"], target["name"], namespace_of(scaler))
-            for w in workloads(objects)
-        ):
-            yield f"{called(scaler)}: scales {target}"
+        key = (namespace_of(scaler), target["apiVersion"], target["kind"], target["name"])
+        owners.setdefault(key, []).append(called(scaler))
+    for workload in workloads(objects):
+        name = workload["metadata"]["name"]
+        key = (namespace_of(workload), workload["apiVersion"], workload["kind"], name)
+        scalers = owners.pop(key, [])
+        if len(scalers) + ("replicas" in workload["spec"]) > 1:
+            yield f"{called(workload)}: its replicas are set by its manifest and by {scalers}"
+    for key, scalers in owners.items():
+        yield f"{scalers}: scale {key}, which is not there"
 
 
 def pods_keep_the_restricted_standard(objects: Sequence[Object]) -> Iterator[str]:
@@ -460,6 +475,7 @@ RULES: tuple[Rule, ...] = (
     policies_name_pods_that_are_there,
     every_pod_has_a_policy_both_ways,
     references_are_there,
+    replicas_have_one_owner,
     pods_keep_the_restricted_standard,
     grace_is_longer_than_the_pre_stop_hook,
 )

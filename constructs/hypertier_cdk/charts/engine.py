@@ -9,6 +9,7 @@ from hypertier.planning.engine import EnginePlan, plan_engine
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes
+from hypertier_cdk.charts.autoscaling import engine_scaling
 from hypertier_cdk.charts.engine_arguments import (
     ENGINE_COMMAND,
     check_command,
@@ -58,6 +59,7 @@ def engine_objects(
         _service(endpoint, names),
         disruption_budget(names, "engine"),
         workload,
+        *engine_scaling(deployment, endpoint, names),
     ]
     if (endpoint.spec.kubernetes or {}).get("serviceAccountName"):
         objects = objects[1:]  # the user's own is there already
@@ -119,12 +121,13 @@ def _deployment(
         template["metadata"]["annotations"] = dict(wishes["podTemplateAnnotations"])
     if not template["spec"]["initContainers"]:
         del template["spec"]["initContainers"]
+    scaled = endpoint.spec.auto_scaling_spec is not None
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(names, "engine"),
         "spec": {
-            "replicas": plan.replicas,
+            **({} if scaled else {"replicas": plan.replicas}),
             "selector": {"matchLabels": names.selector("engine")},
             # all GPUs are usually taken: a new pod fits when an old one has gone
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},

@@ -25,6 +25,9 @@ ORDER = (
     "Service",
     "PodDisruptionBudget",
     "Deployment",
+    "TriggerAuthentication",
+    "ScaledObject",
+    "HorizontalPodAutoscaler",
     "InferenceEndpointConfig",
 )
 
@@ -96,7 +99,6 @@ def refuse_what_would_be_off(endpoint: InferenceEndpointConfig) -> None:
         ("spec.endpointName", spec.endpoint_name, "no SageMaker endpoint is registered"),
         ("spec.tlsConfig", spec.tls_config, "the router's Service speaks plain HTTP inside the cluster"),
         ("spec.dnsConfig", spec.dns_config, "no record is made in Route 53"),
-        ("spec.autoScalingSpec", spec.auto_scaling_spec, "set scaling in the deployment file"),
     )
     for path, got, why in only_operator:
         if got:

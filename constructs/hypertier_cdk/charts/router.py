@@ -6,6 +6,7 @@ from hypertier.router.settings import STRATEGIES, RouterSettings
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes
+from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, refuse, router_image
 from hypertier_cdk.charts.names import ROUTER_METRICS_PORT, ROUTER_PORT, SERVICE_PORT, Names
 from hypertier_cdk.charts.pods import (
@@ -21,7 +22,7 @@ from hypertier_cdk.charts.pods import (
     spread,
 )
 
-MIN_REPLICAS = 2
+MIN_REPLICAS = 2  # one may go at any time
 SESSION_KEY = "x-session-id"  # where the manifest names no other in SESSION_KEY, as AWS's samples do
 PLAIN_STRATEGY = "roundrobin"  # what stands for intelligent routing that is off
 BASE_BYTES = 512 * 2**20  # Python, connections and their buffers, beside index and request bodies
@@ -40,6 +41,7 @@ def router_objects(
         _service(names),
         disruption_budget(names, "router"),
         _deployment(deployment, endpoint, names, inputs),
+        *router_scaling(deployment, endpoint, names, MIN_REPLICAS),
     ]
 
 
@@ -82,13 +84,6 @@ def router_arguments(settings: RouterSettings) -> list[str]:
     return arguments
 
 
-def router_replicas(endpoint: InferenceEndpointConfig) -> int:
-    """Two or more: one may go at any time."""
-    routing = endpoint.spec.intelligent_routing_spec
-    scaling = routing.auto_scaling_spec if routing else None
-    return max(MIN_REPLICAS, (scaling.min_replica_count if scaling else None) or 0)
-
-
 def _service(names: Names) -> Object:
     return {
         "apiVersion": "v1",
@@ -114,7 +109,7 @@ def _deployment(
         "kind": "Deployment",
         "metadata": metadata(names, "router", placeholder_annotations(image)),
         "spec": {
-            "replicas": router_replicas(endpoint),
+            **({} if router_spec(endpoint) else {"replicas": MIN_REPLICAS}),
             "selector": {"matchLabels": names.selector("router")},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "revisionHistoryLimit": 3,
