@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fakes_tier import RealValkey
+from fakes_tier import RealValkey, eventually
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +43,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 def get(backend: Backend, key: bytes, *sizes: int) -> tuple[int | None, bytes]:
     buffers = [memoryview(bytearray(size)) for size in sizes]
-    length = backend.get_into(key, buffers, SECONDS)
+    length = backend.get_into(key, buffers, TTL, SECONDS)
     return length, b"".join(buffers)
 
 
@@ -153,3 +153,14 @@ def test_closing_frees_a_thread_that_waits() -> None:
 
     assert failed.wait(SECONDS)
     thread.join()
+
+
+def test_a_value_lives_for_its_time_from_the_last_get_on(backend: Backend) -> None:
+    gone, kept = b"contract:gone", b"contract:kept"
+    for key in (gone, kept):
+        backend.put(key, [b"x"], 1, SECONDS)
+
+    get(backend, kept, 1)
+
+    assert eventually(lambda: not backend.exists_many([gone], SECONDS)[0])
+    assert backend.exists_many([kept], SECONDS) == [True]

@@ -92,7 +92,7 @@ class Entries:
         return self._backend.exists_many(names, self._lookup_timeout_seconds)
 
     def load(self, key: bytes, slot: memoryview) -> Loaded | Flaw:
-        """Receive a chunk straight into `slot`, `chunk_bytes` long.
+        """Receive a chunk straight into `slot`, `chunk_bytes` long; its time to live begins anew.
 
         Only after `Loaded.WHOLE` does it hold the chunk.
         """
@@ -104,7 +104,7 @@ class Entries:
             if stripe == 0:
                 buffers.insert(0, memoryview(header))
             length = self._backend.get_into(
-                entry_name(namespace, key, stripe), buffers, self._io_timeout_seconds
+                entry_name(namespace, key, stripe), buffers, self._ttl_seconds, self._io_timeout_seconds
             )
             if length is None:
                 return Loaded.ABSENT

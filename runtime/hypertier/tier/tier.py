@@ -151,7 +151,7 @@ class HypertierTier(SecondaryTierManager):
         self._cache.flush()
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
-        """Do nothing: a chunk in L2 lives for its ttl, counted from when it was stored."""
+        """Do nothing: a chunk in L2 lives for its ttl, counted from when it was stored or last loaded."""
 
     def drain_jobs(self) -> None:
         """Wait until no job touches L1; each ends by its time limits."""

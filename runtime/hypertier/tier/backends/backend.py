@@ -20,8 +20,10 @@ class Backend(Protocol):
         """Tell for each key whether a value is stored under it, in one round trip."""
         ...
 
-    def get_into(self, key: bytes, buffers: Sequence[memoryview], timeout_seconds: float) -> int | None:
-        """Receive the value of `key` into `buffers`, one after the other.
+    def get_into(
+        self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
+    ) -> int | None:
+        """Receive the value of `key` into `buffers`, one after the other, and let it live `ttl_seconds` anew.
 
         Returns:
             The value's length in bytes, None when there is no value. The buffers hold the value if and only

@@ -34,13 +34,16 @@ class MemoryBackend:
         with self._lock:
             return [self._value(key) is not None for key in keys]
 
-    def get_into(self, key: bytes, buffers: Sequence[memoryview], timeout_seconds: float) -> int | None:
+    def get_into(
+        self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
+    ) -> int | None:
         """Copy the value into `buffers` as far as it goes and return its length."""
         self._enter(timeout_seconds)
         with self._lock:
             value = self._value(key)
-        if value is None:
-            return None
+            if value is None:
+                return None
+            self._expires_at[key] = self._clock() + ttl_seconds
         offset = 0
         for buffer in buffers:
             piece = value[offset : offset + len(buffer)]

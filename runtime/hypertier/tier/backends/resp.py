@@ -1,4 +1,4 @@
-"""Valkey or Redis as L2, over raw RESP: values are received straight into L1's slots."""
+"""Valkey, or Redis 6.2 or newer, as L2, over raw RESP: values are received straight into L1's slots."""
 
 from __future__ import annotations
 
@@ -41,11 +41,13 @@ class RespBackend:
 
         return self._node.call(exchange, timeout_seconds)
 
-    def get_into(self, key: bytes, buffers: Sequence[memoryview], timeout_seconds: float) -> int | None:
-        """Send GET and receive into `buffers`. A key that holds no string holds no value."""
+    def get_into(
+        self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
+    ) -> int | None:
+        """Send GETEX ... EX and receive into `buffers`. A key that holds no string holds no value."""
 
         def exchange(connection: Connection) -> int | None:
-            connection.send([command(b"GET", key)])
+            connection.send([command(b"GETEX", key, b"EX", b"%d" % ttl_seconds)])
             length = connection.read_into(buffers)
             if isinstance(length, ErrorReply):
                 if length.code == "WRONGTYPE":

@@ -29,7 +29,7 @@ def backend(
 
 def get(resp: RespBackend, size: int, seconds: float = LONG) -> tuple[int | None, bytes]:
     target = bytearray(size)
-    return resp.get_into(b"k", [memoryview(target)], seconds), bytes(target)
+    return resp.get_into(b"k", [memoryview(target)], 60, seconds), bytes(target)
 
 
 def test_nothing_connects_before_the_first_call() -> None:
@@ -76,6 +76,17 @@ def test_put_always_sets_a_time_to_live() -> None:
         resp.put(b"k", [b"ab", memoryview(b"cd")], 60, LONG)
 
         assert server.commands == [[b"SET", b"k", b"abcd", b"EX", b"60"]]
+
+
+def test_get_begins_the_time_to_live_anew() -> None:
+    with RealValkey() as valkey:
+        resp = RespBackend(parse_l2_url(valkey.url), FixedCredentials())
+        resp.put(b"k", [b"value"], 60, LONG)
+
+        resp.get_into(b"k", [memoryview(bytearray(5))], 6000, LONG)
+
+        assert int(valkey.ask(b"TTL k")[1:]) > 60
+        resp.close()
 
 
 @pytest.mark.parametrize(
