@@ -1,0 +1,11 @@
+"""A deployment file -> stacks -> templates and a review page: `cdk synth -c deployment=FILE`."""
+
+from infra.messages import plain_errors, print_review
+from infra.stacks import add_stacks, chosen_deployment, new_app
+
+with plain_errors():
+    app = new_app()
+    deployment = chosen_deployment(app)
+    add_stacks(app, deployment)
+    app.synth()
+    print_review(app, deployment)

@@ -1,0 +1,44 @@
+"""The stack that costs most: EKS, HyperPod and its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from hypertier.spec.deployment import Deployment
+from hypertier_cdk import HyperPodCluster, Network, TieredStorage
+
+
+class ClusterStack(cdk.Stack):
+    """The HyperPod cluster of a deployment; with tiered storage where an endpoint's L2 is that."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: Deployment,
+        network: Network,
+        **options: Any,
+    ) -> None:
+        super().__init__(scope, construct_id, description=f"{deployment.name}: HyperPod cluster", **options)
+        self.cluster = HyperPodCluster(
+            self,
+            "Cluster",
+            network=network,
+            kubernetes_version=deployment.cluster.kubernetes_version,
+            instance_groups=deployment.instance_groups,
+            tiered_storage=TieredStorage(memory_percent=deployment.cache.l2.memory_percent)
+            if _uses_tiered_storage(deployment)
+            else None,
+            nvidia_plugin_image=deployment.images.nvidia_device_plugin,
+            name=deployment.name,
+        )
+
+
+def _uses_tiered_storage(deployment: Deployment) -> bool:
+    return any(
+        (endpoint.kv_cache.l2_backend or "").lower() == "tieredstorage" for endpoint in deployment.endpoints
+    )

@@ -1,0 +1,52 @@
+"""What a person sees at the end of a synth: the review, or one sentence about what to change."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import aws_cdk as cdk
+
+from hypertier.catalog.prices import PRICES, load_prices
+from hypertier.errors import HypertierError
+from hypertier.exporter.metrics import SERIES
+from hypertier.spec.deployment import Deployment
+from hypertier_cdk.charts.exporter import is_exported
+from hypertier_cdk.review.page import to_text, write_review
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn a user's mistake into one line on standard error and exit status 1, without a traceback."""
+    try:
+        yield
+    except HypertierError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def print_review(app: cdk.App, deployment: Deployment) -> None:
+    """Write the review page beside the templates and print its short form, after `app.synth()`.
+
+    `-c prices=FILE` adds a team's own prices.
+
+    Raises:
+        ManifestError, ConfigError: the file of prices cannot work.
+    """
+    own = app.node.try_get_context("prices")
+    prices = {**PRICES, **(load_prices(str(own), deployment.region) if own else {})}
+    exported = [
+        endpoint
+        for endpoint in deployment.endpoints
+        if deployment.serving == "selfhosted" and is_exported(endpoint)
+    ]
+    review = write_review(
+        app.outdir,
+        deployment.name,
+        deployment.region,
+        prices=prices,
+        num_custom_metrics=len(SERIES) * len(exported),
+    )
+    # Not standard output: there `cdk synth` writes a template.
+    print(to_text(review, app.outdir), file=sys.stderr)

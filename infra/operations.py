@@ -1,0 +1,61 @@
+"""The stack that tells: alarms, and where they ring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from hypertier.spec.deployment import Deployment
+from hypertier_cdk import CacheUtilizationScaling, EndpointAlarms
+from hypertier_cdk.charts.exporter import is_exported
+
+
+class OperationsStack(cdk.Stack):
+    """Alarms for each endpoint that hypertier serves itself; all ring at one topic.
+
+    Attributes:
+        topic: subscribe to it whoever is to be woken.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: Deployment,
+        scalings: Mapping[str, CacheUtilizationScaling],
+        **options: Any,
+    ) -> None:
+        super().__init__(scope, construct_id, description=f"{deployment.name}: operation", **options)
+        key = kms.Key(self, "Key", description="what alarms say", enable_key_rotation=True)
+        key.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["kms:Decrypt", "kms:GenerateDataKey*"],
+                resources=["*"],  # of a key's own policy: this key
+                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
+            )
+        )
+        self.topic = sns.Topic(self, "Alarms", master_key=key, enforce_ssl=True)
+        ring = actions.SnsAction(self.topic)
+        self.alarms = [
+            EndpointAlarms(
+                self,
+                f"Alarms-{endpoint.name}",
+                endpoint=endpoint.name,
+                replicas=deployment.scaling.min,
+                cached=endpoint.kv_cache.l1_enabled or endpoint.kv_cache.l2_enabled,
+                scaling=scalings.get(endpoint.name),
+            )
+            for endpoint in deployment.endpoints
+            if deployment.serving == "selfhosted" and is_exported(endpoint)
+        ]
+        for alarms in self.alarms:
+            alarms.notify(ring)

@@ -1,0 +1,87 @@
+"""The stack that changes most: L2, the endpoints on it, and their scaling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from hypertier.errors import ConfigError
+from hypertier.spec.deployment import Deployment
+from hypertier_cdk import CacheStore, CacheUtilizationScaling, HyperPodCluster, InferenceEndpoint, Network
+from hypertier_cdk.charts.exporter import is_exported
+
+
+class ServingStack(cdk.Stack):
+    """Every endpoint of a deployment; those with a Valkey L2 share one store.
+
+    Attributes:
+        store: the shared L2, or None where no endpoint wants one.
+        scalings: by the endpoint's name, for each endpoint that may grow.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        deployment: Deployment,
+        network: Network,
+        cluster: HyperPodCluster,
+        **options: Any,
+    ) -> None:
+        super().__init__(scope, construct_id, description=f"{deployment.name}: endpoints", **options)
+        uses_store = [endpoint.kv_cache.l2_backend == "redis" for endpoint in deployment.endpoints]
+        l2 = deployment.cache.l2
+        self.store = (
+            CacheStore(
+                self,
+                "L2",
+                vpc=network.vpc,
+                bandwidth_bytes_per_second=l2.bandwidth_bytes_per_second,
+                size_bytes=l2.size_bytes,
+                ttl=cdk.Duration.seconds(l2.ttl_seconds),
+            )
+            if any(uses_store)
+            else None
+        )
+        self.endpoints = [
+            InferenceEndpoint(
+                self,
+                f"Endpoint-{endpoint.name}",
+                cluster=cluster,
+                deployment=deployment,
+                endpoint=endpoint,
+                cache_store=self.store if with_store else None,
+            )
+            for endpoint, with_store in zip(deployment.endpoints, uses_store, strict=True)
+        ]
+        self.scalings = {
+            endpoint.config.name: self._scaling(endpoint, deployment, cluster)
+            for endpoint in self.endpoints
+            if deployment.scaling.max > deployment.scaling.min and endpoint.deployment_name
+        }
+
+    def _scaling(
+        self, endpoint: InferenceEndpoint, deployment: Deployment, cluster: HyperPodCluster
+    ) -> CacheUtilizationScaling:
+        assert endpoint.deployment_name is not None
+        if not is_exported(endpoint.config):
+            raise ConfigError(
+                f"{endpoint.config.name}: spec.metrics.enabled",
+                False,
+                f"true, or scaling.max {deployment.scaling.min}: scaling goes by the endpoint's metrics",
+            )
+        scaling = CacheUtilizationScaling(
+            self,
+            f"Scaling-{endpoint.config.name}",
+            cluster=cluster,
+            endpoint=endpoint.config.name,
+            namespace=endpoint.config.namespace,
+            deployment=endpoint.deployment_name,
+            min_replicas=deployment.scaling.min,
+            max_replicas=deployment.scaling.max,
+        )
+        scaling.permissions.node.add_dependency(endpoint.workloads)
+        return scaling

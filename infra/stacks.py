@@ -1,0 +1,78 @@
+"""From a deployment to its four stacks, each depending on the one before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+
+from hypertier.errors import ConfigError
+from hypertier.spec.deployment import Deployment, load_deployment
+from infra.cluster import ClusterStack
+from infra.network import NetworkStack
+from infra.operations import OperationsStack
+from infra.serving import ServingStack
+from infra.settings import check_region, settings_as_typed
+
+REFERENCE = Path(__file__).parent.parent / "examples" / "reference" / "deployment.yaml"
+_NAME = re.compile(r"[a-zA-Z](-?[a-zA-Z0-9]){0,50}")
+
+
+def new_app(context: Mapping[str, Any] | None = None) -> cdk.App:
+    """An app that writes where the CDK CLI says; `context` goes before the command line's."""
+    return cdk.App(context=context)
+
+
+def chosen_deployment(app: cdk.App) -> Deployment:
+    """The deployment file that `-c deployment=FILE` names, or the reference.
+
+    Raises:
+        ManifestError, ConfigError: the file, or one that it names, cannot work.
+    """
+    return load_deployment(str(app.node.try_get_context("deployment") or REFERENCE))
+
+
+def add_stacks(app: cdk.App, deployment: Deployment) -> None:
+    """Put the stacks of `deployment` into `app`: network, cluster, serving and operations.
+
+    Raises:
+        ConfigError: a setting that cannot work; nothing of it reaches AWS.
+    """
+    name = deployment.name
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            "name",
+            name,
+            "a letter, then letters, digits and single hyphens: stacks are named after it",
+        )
+    if deployment.cluster.existing is not None:
+        raise ConfigError(
+            "cluster.existing", deployment.cluster.existing, "null: the stacks make a cluster of their own"
+        )
+    check_region(deployment)
+    with settings_as_typed():
+        _add(app, deployment)
+    cdk.Tags.of(app).add("hypertier:deployment", name)
+
+
+def _add(app: cdk.App, deployment: Deployment) -> None:
+    name = deployment.name
+    # The account is the one that deploys; the Region is the deployment's.
+    env = cdk.Environment(region=deployment.region)
+    network = NetworkStack(app, f"{name}-network", deployment=deployment, env=env)
+    cluster = ClusterStack(app, f"{name}-cluster", deployment=deployment, network=network.network, env=env)
+    serving = ServingStack(
+        app,
+        f"{name}-serving",
+        deployment=deployment,
+        network=network.network,
+        cluster=cluster.cluster,
+        env=env,
+    )
+    operations = OperationsStack(
+        app, f"{name}-operations", deployment=deployment, scalings=serving.scalings, env=env
+    )
+    operations.add_stack_dependency(serving)

@@ -1,0 +1,138 @@
+"""`cdk synth` as a user types it: the real CLI, without an account, Docker or a network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.cli
+
+ROOT = Path(__file__).parents[2]
+CDK = ROOT / "node_modules" / ".bin" / "cdk"
+CFN_LINT = Path(sys.prefix) / "bin" / "cfn-lint"
+
+
+def environment(home: Path) -> dict[str, str]:
+    """No credentials, and no way to find any; the validator on, as for everybody."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("AWS_") and name != "CDK_VALIDATION"
+    }
+    return kept | {
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(home / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(home / "none"),
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "DOCKER_HOST": "tcp://127.0.0.1:1",
+        "HTTPS_PROXY": "http://127.0.0.1:1",
+    }
+
+
+def synth(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(CDK), "synth", "--quiet", "--no-notices", "--output", str(folder / "cdk.out"), *arguments],
+        cwd=ROOT,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("synth")
+
+
+@pytest.fixture(scope="module")
+def synthesized(folder: Path) -> subprocess.CompletedProcess[str]:
+    done = synth(folder)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_review_is_printed_at_the_end(
+    synthesized: subprocess.CompletedProcess[str], folder: Path
+) -> None:
+    said = synthesized.stderr
+
+    assert "Review of reference: 4 stacks" in said
+    assert "ml.p5.48xlarge for cluster usage: 7" in said
+    assert str(folder / "cdk.out" / "review.md") in said
+
+
+def test_standard_output_is_left_to_templates(synthesized: subprocess.CompletedProcess[str]) -> None:
+    assert synthesized.stdout == ""
+
+
+def test_the_page_stands_beside_the_templates(
+    synthesized: subprocess.CompletedProcess[str], folder: Path
+) -> None:
+    out = folder / "cdk.out"
+
+    review = json.loads((out / "review.json").read_text())
+
+    assert set(review["stacks"]) == {
+        f"reference-{part}" for part in ("network", "cluster", "serving", "operations")
+    }
+    assert "ml.p5.48xlarge" in review["bill"]["unknown"]
+    assert (out / "review.md").read_text().startswith("# Review of reference")
+    assert (out / "review.svg").read_text().startswith("<svg ")
+
+
+def test_the_templates_name_where_a_thing_stands(
+    synthesized: subprocess.CompletedProcess[str], folder: Path
+) -> None:
+    review = json.loads((folder / "cdk.out" / "review.json").read_text())
+
+    assert any(entry["what"].startswith("L2:") for entry in review["encryption"])
+
+
+def test_cfn_lint_finds_nothing_in_any_template(
+    synthesized: subprocess.CompletedProcess[str], folder: Path
+) -> None:
+    templates = sorted((folder / "cdk.out").glob("*.template.json"))
+
+    # W3005: the CDK writes DependsOn beside a Ref to the same resource.
+    linted = subprocess.run(
+        [
+            str(CFN_LINT),
+            "--regions",
+            "us-west-2",
+            "--ignore-checks",
+            "W3005",
+            "--",
+            *map(str, templates),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert len(templates) == 4
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_a_mistake_that_a_construct_finds_ends_in_one_sentence(tmp_path: Path) -> None:
+    reference = ROOT / "examples" / "reference"
+    written = yaml.safe_load((reference / "deployment.yaml").read_text())
+    written["endpoints"] = [str(reference / name) for name in written["endpoints"]]
+    written["cluster"]["kubernetesVersion"] = "1.20"
+    file = tmp_path / "deployment.yaml"
+    file.write_text(yaml.safe_dump(written))
+
+    done = synth(tmp_path, "-c", f"deployment={file}")
+
+    assert done.returncode == 1
+    error, end = done.stderr.strip().splitlines()
+    assert error.startswith("error: cluster.kubernetesVersion is '1.20'; expected one that HyperPod supports")
+    assert "Subprocess exited with error 1" in end

@@ -1,0 +1,147 @@
+"""A deployment becomes four stacks, each with what changes at the same pace."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import typing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+
+from hypertier.errors import ConfigError
+from hypertier.spec import codec
+from hypertier.spec.deployment import Cluster, Deployment, DeploymentFile, InstanceGroup, Scaling
+from hypertier_cdk.review.kubernetes import objects_of, of_kind
+from hypertier_cdk.review.templates import Assembly
+from infra.settings import AS_TYPED
+from infra.stacks import add_stacks, new_app
+
+
+def stacks_with(assembly: Assembly, resource_type: str) -> set[str]:
+    return {resource.stack for resource in assembly.of_type(resource_type)}
+
+
+def test_the_reference_is_four_stacks(reference_assembly: Assembly) -> None:
+    assert reference_assembly.stacks == (
+        "reference-network",
+        "reference-cluster",
+        "reference-serving",
+        "reference-operations",
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "stack"),
+    [
+        pytest.param("AWS::EC2::VPC", "reference-network", id="the network"),
+        pytest.param("AWS::SageMaker::Cluster", "reference-cluster", id="the cluster"),
+        pytest.param("AWS::EKS::Cluster", "reference-cluster", id="its orchestrator"),
+        pytest.param("AWS::ElastiCache::ReplicationGroup", "reference-serving", id="L2"),
+        pytest.param("AWS::SNS::Topic", "reference-operations", id="where alarms ring"),
+    ],
+)
+def test_a_thing_stands_in_one_stack(resource_type: str, stack: str, reference_assembly: Assembly) -> None:
+    assert stacks_with(reference_assembly, resource_type) == {stack}
+
+
+def test_the_reference_runs_seven_nodes_of_eight_gpus(reference_assembly: Assembly) -> None:
+    (cluster,) = reference_assembly.of_type("AWS::SageMaker::Cluster")
+
+    groups = {group["InstanceType"]: group["InstanceCount"] for group in cluster.get("InstanceGroups")}
+
+    assert groups == {"ml.m5.4xlarge": 3, "ml.p5.48xlarge": 7}
+
+
+def test_the_reference_serves_engines_a_router_and_an_exporter(reference_assembly: Assembly) -> None:
+    deployments = of_kind(objects_of(reference_assembly), "Deployment")
+
+    names = {entry["metadata"]["name"] for entry in deployments}
+
+    assert names == {"llama-70b-engine", "llama-70b-router", "llama-70b-exporter"}
+
+
+def test_every_alarm_rings_or_steps(reference_assembly: Assembly) -> None:
+    for alarm in reference_assembly.of_type("AWS::CloudWatch::Alarm"):
+        assert alarm.get("AlarmActions"), alarm.path
+
+
+def test_a_later_stack_depends_on_the_earlier_ones(reference_folder: Path) -> None:
+    artifacts = json.loads((reference_folder / "manifest.json").read_text())["artifacts"]
+    stacks = [name for name in artifacts if artifacts[name]["type"] == "aws:cloudformation:stack"]
+
+    for earlier, later in itertools.pairwise(stacks):
+        assert earlier in artifacts[later]["dependencies"]
+
+
+def test_every_stack_is_of_the_deployment_s_region(reference_folder: Path) -> None:
+    artifacts = json.loads((reference_folder / "manifest.json").read_text())["artifacts"]
+
+    environments = {entry["environment"] for entry in artifacts.values() if "environment" in entry}
+
+    assert environments == {"aws://unknown-account/us-west-2"}
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        pytest.param({"name": "7up"}, "name", id="a name that begins with a digit"),
+        pytest.param({"name": "my_cache"}, "name", id="a name with an underscore"),
+        pytest.param({"region": "moon-1"}, "region", id="a Region that AWS does not have"),
+        pytest.param(
+            {"cluster": Cluster(kubernetes_version="1.20")},
+            "cluster.kubernetesVersion",
+            id="an old Kubernetes",
+        ),
+        pytest.param(
+            {"instance_groups": (InstanceGroup(name="a", instance_type="ml.g5.xlarge", count=1),)},
+            "llama-70b: spec.instanceType",
+            id="no nodes for the endpoint",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_in_the_words_of_the_file(
+    change: dict[str, Any], setting: str, reference_deployment: Deployment
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        add_stacks(cdk.App(), replace(reference_deployment, **change))
+
+    assert refused.value.setting == setting
+
+
+def test_scaling_without_metrics_is_refused(reference_deployment: Deployment) -> None:
+    endpoint = reference_deployment.endpoints[0]
+    assert endpoint.spec.metrics is not None
+    silent = replace(
+        endpoint, spec=replace(endpoint.spec, metrics=replace(endpoint.spec.metrics, enabled=False))
+    )
+
+    with pytest.raises(ConfigError, match=r"llama-70b: spec\.metrics\.enabled is False"):
+        add_stacks(new_app(), replace(reference_deployment, endpoints=(silent,)))
+
+
+def test_an_endpoint_that_never_grows_has_no_hook(reference_deployment: Deployment) -> None:
+    app = new_app()
+    add_stacks(app, replace(reference_deployment, scaling=Scaling(min=7, max=7)))
+
+    serving = app.node.find_child("reference-serving")
+
+    assert serving.scalings == {}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("argument", AS_TYPED)
+def test_every_argument_that_is_renamed_has_a_key_in_the_file(argument: str) -> None:
+    hint: Any = DeploymentFile
+    for key in AS_TYPED[argument].split("."):
+        known = codec.fields_by_name(hint)
+        assert key in known
+        hint = inner(known[key][1])
+
+
+def inner(hint: Any) -> Any:
+    """The dataclass inside an optional one, or a tuple of them."""
+    options = [option for option in typing.get_args(hint) if option not in (type(None), Ellipsis)]
+    return inner(options[0]) if options else hint
