@@ -28,11 +28,17 @@ STAGING_BYTES_PER_GPU = 4 * GIB  # host memory through which L2 passes while L1 
 WEIGHTS_BYTES_PER_SECOND = 500_000_000  # from S3 through Mountpoint, on the safe side
 PREFAULT_BYTES_PER_SECOND = 10 * GIB  # vLLM touches every page of L1 at start
 WARM_UP_SECONDS = 180  # profiling run, compilation, CUDA graphs
+UNKNOWN_WEIGHTS_BYTES = 140 * 10**9
+FOUR_BIT_BYTES_PER_PARAMETER = 0.56  # 4 bits and their scales
 
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """One replica's share of a node. Bytes, seconds, tokens; memory is request and limit alike."""
+    """One replica's share of a node. Bytes, seconds, tokens; memory is request and limit alike.
+
+    Memory is `base_bytes` (Python, CUDA, pinned buffers, NCCL) and L1, or what the manifest asks for where
+    that is more, out of the `available_bytes` that a replica's share of the node has.
+    """
 
     node: InstanceType
     model: ModelShape | None
@@ -47,6 +53,9 @@ class EnginePlan:
     kv_bytes_per_token: int | None
     blocks_per_chunk: int
     startup_seconds: int
+    weights_bytes: int = 0
+    base_bytes: int = 0
+    available_bytes: int = 0
 
     @property
     def l1_tokens(self) -> int | None:
@@ -54,8 +63,12 @@ class EnginePlan:
         return self.l1_bytes // self.kv_bytes_per_token if self.kv_bytes_per_token else None
 
 
-def plan_engine(deployment: Deployment, endpoint: InferenceEndpointConfig) -> EnginePlan:
+def plan_engine(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, model: ModelShape | None = None
+) -> EnginePlan:
     """Fit one replica of `endpoint` onto its instance group.
+
+    `model` is its shape where the catalog does not have it.
 
     Raises:
         ConfigError: where a replica does not fit its node, or the node's type is not in the catalog.
@@ -70,11 +83,14 @@ def plan_engine(deployment: Deployment, endpoint: InferenceEndpointConfig) -> En
         )
     gpus = _gpus(endpoint, node)
     engines_per_node = max(node.gpus // gpus, 1) if gpus else 1
-    model = find_model(
-        endpoint.spec.model_name, _model_location(endpoint), *(endpoint.spec.worker.args or ())
-    )
+    args = endpoint.spec.worker.args or ()
+    names = (endpoint.spec.model_name, _model_location(endpoint), *args)
+    if model is None:
+        model = find_model(*names)
+    weights = weights_bytes_of(model, args, *names[:2])
     available = _available_bytes(deployment, endpoint, node) // engines_per_node
-    base = ENGINE_BASE_BYTES + ENGINE_BYTES_PER_GPU * gpus + SHM_BYTES_PER_GPU * gpus
+    copied = weights if endpoint.spec.model_source_config.prefetch_enabled else 0
+    base = ENGINE_BASE_BYTES + (ENGINE_BYTES_PER_GPU + SHM_BYTES_PER_GPU) * gpus + copied
     l1 = _l1_bytes(deployment, endpoint, available - base, engines_per_node, gpus)
     asked = _asked_memory_bytes(endpoint)
     memory = max(base + l1, asked)
@@ -91,9 +107,7 @@ def plan_engine(deployment: Deployment, endpoint: InferenceEndpointConfig) -> En
             f"tiered storage and the system's share); it needs {math.ceil(memory / GIB)}Gi, "
             f"{math.ceil(base / GIB)}Gi of it for vLLM",
         )
-    kv_bytes = (
-        model.kv_bytes_per_token(kv_bytes_per_element(endpoint.spec.worker.args or ())) if model else None
-    )
+    kv_bytes = model.kv_bytes_per_token(kv_bytes_per_element(args)) if model else None
     return EnginePlan(
         node=node,
         model=model,
@@ -107,7 +121,10 @@ def plan_engine(deployment: Deployment, endpoint: InferenceEndpointConfig) -> En
         memory_bytes=memory,
         kv_bytes_per_token=kv_bytes,
         blocks_per_chunk=_blocks_per_chunk(kv_bytes),
-        startup_seconds=_startup_seconds(model, l1),
+        startup_seconds=_startup_seconds(weights, l1),
+        weights_bytes=weights,
+        base_bytes=base,
+        available_bytes=available,
     )
 
 
@@ -201,9 +218,25 @@ def _blocks_per_chunk(kv_bytes_per_token: int | None) -> int:
     return 1 << max(blocks - 1, 0).bit_length()
 
 
-def _startup_seconds(model: ModelShape | None, l1_bytes: int) -> int:
+def weights_bytes_of(model: ModelShape | None, args: Sequence[str], *names: str | None) -> int:
+    """Bytes of the weights as vLLM loads them: published type, else what `--quantization` or the name says.
+
+    For a model without a known shape it is that of a 70B model in bfloat16, to be on the safe side.
+    """
+    if model is None:
+        return UNKNOWN_WEIGHTS_BYTES
+    said = " ".join(
+        [argument_value(args, "--quantization", "-q") or "", *(name or "" for name in names)]
+    ).lower()
+    if re.search(r"\bfp8|[-_]fp8|w8a8", said):
+        return model.weights_bytes(1.0)
+    if re.search(r"awq|gptq|int4|w4a16|nvfp4|mxfp4", said):
+        return model.weights_bytes(FOUR_BIT_BYTES_PER_PARAMETER)
+    return model.weights_bytes()
+
+
+def _startup_seconds(weights_bytes: int, l1_bytes: int) -> int:
     """An upper estimate of the time until an engine answers, in whole minutes."""
-    weights_bytes = 2 * model.num_parameters if model else 140 * 10**9
     seconds = (
         weights_bytes / WEIGHTS_BYTES_PER_SECOND + l1_bytes / PREFAULT_BYTES_PER_SECOND + WARM_UP_SECONDS
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +71,13 @@ def test_an_error_of_ours_is_one_message_and_exit_1(
 
     assert ended.value.code == 1
     assert capsys.readouterr().err == "hypertier: num_nodes is 1; expected 2 or more\n"
+
+
+@pytest.mark.parametrize("name", ["lint", "plan"])
+def test_every_option_is_in_the_command_s_page(name: str) -> None:
+    page = (CLI_FOLDER.parents[2] / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    command = importlib.import_module(f"hypertier.cli.{name}").command
+
+    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+
+    assert [option for option in options if option not in page] == []

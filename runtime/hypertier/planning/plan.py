@@ -1,0 +1,219 @@
+"""Everything that can be computed of a deployment before it runs: fit, capacity, break-even, start,
+addresses, bill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypertier.catalog.instance_types import find_instance_type
+from hypertier.catalog.models import ModelShape
+from hypertier.catalog.prices import PRICES, PriceTable
+from hypertier.errors import ConfigError
+from hypertier.planning.bill import Bill, plan_bill, plan_store_of, usd_per_million_tokens
+from hypertier.planning.break_even import (
+    CONTEXTS,
+    PREFILL_EFFICIENCY_RATIO,
+    BreakEven,
+    break_even,
+    efficiency_of,
+    recompute_seconds,
+)
+from hypertier.planning.capacity import Capacity, plan_capacity
+from hypertier.planning.engine import (
+    PREFAULT_BYTES_PER_SECOND,
+    WARM_UP_SECONDS,
+    WEIGHTS_BYTES_PER_SECOND,
+    EnginePlan,
+    argument_value,
+    kv_bytes_per_element,
+    plan_engine,
+)
+from hypertier.planning.store import StorePlan
+from hypertier.spec.deployment import Deployment, InstanceGroup
+from hypertier.spec.endpoint import InferenceEndpointConfig
+
+# Pods that HyperPod, EKS and the inference add-on put onto every node: aws-node, kube-proxy, Pod Identity
+# agent, S3 and FSx CSI nodes, NVIDIA and EFA device plugins, health monitoring, tiered storage, metrics
+# collector.
+DAEMONS_PER_NODE = 10
+REFERENCE_PROMPT_TOKENS = 8192  # the prompt that prices and rates are given for
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStart:
+    """Seconds from an empty node to an engine that answers, by cause; the node itself is not in it."""
+
+    weights_seconds: float
+    prefault_seconds: float
+    warm_up_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.weights_seconds + self.prefault_seconds + self.warm_up_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointPlan:
+    """One endpoint: its replica, what the tiers hold, where L2 wins, how long a start takes, what a token
+    costs.
+
+    `break_even`, `prefill_tokens_per_second` and `usd_per_million_prompt_tokens` are empty or None where
+    the model's shape, the GPU's rate or the price is not known.
+    """
+
+    name: str
+    engine: EnginePlan
+    capacity: Capacity
+    cold_start: ColdStart
+    break_even: tuple[BreakEven, ...]
+    prefill_tokens_per_second: float | None
+    usd_per_million_prompt_tokens: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """One instance group: pods on a node against the addresses of its one network interface."""
+
+    name: str
+    instance_type: str
+    count: int
+    engines_per_node: int
+    pods_per_node: int
+    max_pods: int | None
+    ip_addresses: int | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether every pod of a node gets an address."""
+        return self.max_pods is None or self.pods_per_node <= self.max_pods
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentPlan:
+    """The whole deployment. `ip_addresses` is what the nodes' subnets must have free."""
+
+    name: str
+    endpoints: tuple[EndpointPlan, ...]
+    groups: tuple[GroupPlan, ...]
+    store: StorePlan | None
+    bill: Bill
+
+    @property
+    def ip_addresses(self) -> int:
+        """Addresses that all nodes together take from their subnets."""
+        return sum(group.ip_addresses or 0 for group in self.groups)
+
+
+def plan_deployment(
+    deployment: Deployment,
+    *,
+    model: ModelShape | None = None,
+    prefill_tokens_per_second: float | None = None,
+    prices: PriceTable = PRICES,
+) -> DeploymentPlan:
+    """Compute everything.
+
+    Args:
+        model: the shape of a model that the catalog does not have; it stands for every endpoint.
+        prefill_tokens_per_second: of one replica, measured on prompts of a few thousand tokens; without it
+            the GPUs' peak times 0.4 is taken.
+        prices: of nodes by the hour.
+
+    Raises:
+        ConfigError: something does not fit, or a setting cannot work; names it.
+    """
+    if prefill_tokens_per_second is not None and prefill_tokens_per_second <= 0:
+        raise ConfigError("prefill_tokens_per_second", prefill_tokens_per_second, "more than 0")
+    endpoints = tuple(
+        _plan_endpoint(deployment, endpoint, model, prefill_tokens_per_second, prices)
+        for endpoint in deployment.endpoints
+    )
+    return DeploymentPlan(
+        name=deployment.name,
+        endpoints=endpoints,
+        groups=tuple(_plan_group(deployment, group, endpoints) for group in deployment.instance_groups),
+        store=plan_store_of(deployment),
+        bill=plan_bill(deployment, prices),
+    )
+
+
+def _plan_endpoint(
+    deployment: Deployment,
+    endpoint: InferenceEndpointConfig,
+    model: ModelShape | None,
+    measured: float | None,
+    prices: PriceTable,
+) -> EndpointPlan:
+    engine = plan_engine(deployment, endpoint, model)
+    capacity = plan_capacity(deployment, endpoint, engine)
+    shape, flops = engine.model, float(engine.gpus * engine.node.gpu_flops)
+    args = endpoint.spec.worker.args or ()
+    rows: tuple[BreakEven, ...] = ()
+    rate = usd = None
+    if shape is not None and flops:
+        ratio = PREFILL_EFFICIENCY_RATIO if measured is None else efficiency_of(shape, measured, flops)
+        rate = REFERENCE_PROMPT_TOKENS / recompute_seconds(shape, REFERENCE_PROMPT_TOKENS, flops, ratio)
+        price = prices.get((engine.node.name, deployment.region))
+        usd = usd_per_million_tokens(price.usd_per_hour if price else None, engine.engines_per_node, rate)
+        if endpoint.kv_cache.l2_backend is not None:
+            rows = break_even(
+                shape,
+                flops=flops,
+                bytes_per_second=_l2_bytes_per_second(deployment, endpoint),
+                replicas=engine.replicas,
+                kv_bytes_per_element=kv_bytes_per_element(args),
+                efficiency_ratio=ratio,
+                contexts=_contexts(argument_value(args, "--max-model-len")),
+            )
+    return EndpointPlan(
+        name=endpoint.name,
+        engine=engine,
+        capacity=capacity,
+        cold_start=ColdStart(
+            weights_seconds=engine.weights_bytes / WEIGHTS_BYTES_PER_SECOND,
+            prefault_seconds=engine.l1_bytes / PREFAULT_BYTES_PER_SECOND,
+            warm_up_seconds=WARM_UP_SECONDS,
+        ),
+        break_even=rows,
+        prefill_tokens_per_second=rate,
+        usd_per_million_prompt_tokens=usd,
+    )
+
+
+def _l2_bytes_per_second(deployment: Deployment, endpoint: InferenceEndpointConfig) -> int:
+    """What the planned store sustains; of tiered storage no rate is documented, so what the file asks for."""
+    store = plan_store_of(deployment) if endpoint.kv_cache.l2_backend == "redis" else None
+    return store.bandwidth_bytes_per_second if store else deployment.cache.l2.bandwidth_bytes_per_second
+
+
+def _contexts(max_model_len: str | None) -> tuple[int, ...]:
+    """The prompt lengths to look at: up to what the engine takes, the shortest at least."""
+    if max_model_len is None or not max_model_len.isdigit():
+        return CONTEXTS
+    longest = int(max_model_len[:12])
+    return tuple(context for context in CONTEXTS if context <= longest) or CONTEXTS[:1]
+
+
+def _plan_group(
+    deployment: Deployment, group: InstanceGroup, endpoints: tuple[EndpointPlan, ...]
+) -> GroupPlan:
+    node = find_instance_type(group.instance_type)
+    engines = max(
+        (
+            plan.engine.engines_per_node
+            for plan, endpoint in zip(endpoints, deployment.endpoints, strict=True)
+            if deployment.group_for(endpoint) == group
+        ),
+        default=0,
+    )
+    return GroupPlan(
+        name=group.name,
+        instance_type=group.instance_type,
+        count=group.count,
+        engines_per_node=engines,
+        pods_per_node=DAEMONS_PER_NODE + engines,
+        max_pods=node.max_pods if node else None,
+        ip_addresses=node.ips_per_interface * group.count if node else None,
+    )

@@ -1,0 +1,188 @@
+"""A deployment's plan as text for people and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypertier.catalog.instance_types import GIB
+from hypertier.planning.break_even import BreakEven
+from hypertier.planning.plan import DeploymentPlan, EndpointPlan, GroupPlan
+
+GB = 10**9
+
+
+def as_data(plan: DeploymentPlan) -> dict[str, Any]:
+    """The plan as plain values; bytes, seconds, tokens and US dollars, null where something is not known."""
+    return {
+        "name": plan.name,
+        "endpoints": [_endpoint_data(endpoint) for endpoint in plan.endpoints],
+        "groups": [
+            {
+                "name": group.name,
+                "instance_type": group.instance_type,
+                "count": group.count,
+                "engines_per_node": group.engines_per_node,
+                "pods_per_node": group.pods_per_node,
+                "max_pods": group.max_pods,
+                "ip_addresses": group.ip_addresses,
+            }
+            for group in plan.groups
+        ],
+        "ip_addresses": plan.ip_addresses,
+        "store": None
+        if plan.store is None
+        else {
+            "node_type": plan.store.node_type.name,
+            "num_shards": plan.store.num_shards,
+            "num_nodes": plan.store.num_nodes,
+            "size_bytes": plan.store.size_bytes,
+            "bandwidth_bytes_per_second": plan.store.bandwidth_bytes_per_second,
+        },
+        "bill": {
+            "known_usd_per_hour": round(plan.bill.known_usd_per_hour, 4),
+            "known_usd_per_month": round(plan.bill.known_usd_per_month, 2),
+            "unknown": list(plan.bill.unknown),
+            "rows": [
+                {
+                    "item": row.item,
+                    "count": row.count,
+                    "usd_per_hour": row.usd_per_hour,
+                    "source": row.price.source if row.price else None,
+                    "read_on": row.price.read_on.isoformat() if row.price else None,
+                }
+                for row in plan.bill.rows
+            ],
+        },
+    }
+
+
+def _endpoint_data(plan: EndpointPlan) -> dict[str, Any]:
+    engine, capacity = plan.engine, plan.capacity
+    return {
+        "name": plan.name,
+        "model": engine.model.name if engine.model else None,
+        "instance_type": engine.node.name,
+        "replicas": engine.replicas,
+        "engines_per_node": engine.engines_per_node,
+        "gpus": engine.gpus,
+        "tensor_parallel_size": engine.tensor_parallel_size,
+        "kv_bytes_per_token": engine.kv_bytes_per_token,
+        "memory_bytes": engine.memory_bytes,
+        "available_bytes": engine.available_bytes,
+        "shm_bytes": engine.shm_bytes,
+        "weights_bytes": capacity.weights_bytes,
+        "gpu_bytes": capacity.gpu_bytes,
+        "gpu_tokens": capacity.gpu_tokens,
+        "l1_bytes": capacity.l1_bytes,
+        "l1_tokens": capacity.l1_tokens,
+        "l2_bytes": capacity.l2_bytes,
+        "l2_tokens": capacity.l2_tokens,
+        "cold_start_seconds": round(plan.cold_start.seconds, 1),
+        "prefill_tokens_per_second": plan.prefill_tokens_per_second,
+        "usd_per_million_prompt_tokens": plan.usd_per_million_prompt_tokens,
+        "break_even": [
+            {
+                "num_tokens": row.num_tokens,
+                "kv_bytes": row.kv_bytes,
+                "recompute_seconds": row.recompute_seconds,
+                "alone_seconds": row.alone_seconds,
+                "shared_seconds": row.shared_seconds,
+                "needed_bytes_per_second": row.needed_bytes_per_second,
+                "wins_alone": row.wins_alone,
+                "wins_shared": row.wins_shared,
+            }
+            for row in plan.break_even
+        ],
+    }
+
+
+def as_text(plan: DeploymentPlan) -> str:
+    """The plan as tables, each number with its unit."""
+    lines = [f"deployment {plan.name}"]
+    for endpoint in plan.endpoints:
+        lines += ["", *_endpoint_lines(endpoint)]
+    lines += ["", "instance groups"]
+    lines += [_group_line(group) for group in plan.groups]
+    lines.append(f"  {plan.ip_addresses} addresses must be free in the nodes' subnets")
+    if plan.store is not None:
+        store = plan.store
+        lines += [
+            "",
+            f"L2: {store.num_shards} shards of {store.node_type.name}, {store.num_nodes} nodes with copies; "
+            f"{_gib(store.size_bytes)}, {store.bandwidth_bytes_per_second / GB:.1f} GB/s",
+        ]
+    lines += ["", *_bill_lines(plan)]
+    return "\n".join(lines)
+
+
+def _endpoint_lines(plan: EndpointPlan) -> list[str]:
+    engine, capacity = plan.engine, plan.capacity
+    model = engine.model.name if engine.model else "a model of unknown shape (--model-config FILE reads it)"
+    per_token = f"{engine.kv_bytes_per_token:,} B" if engine.kv_bytes_per_token else "unknown"
+    start = plan.cold_start
+    lines = [
+        f"endpoint {plan.name}: {model}",
+        f"  replicas          {engine.replicas}, each {engine.gpus} GPUs of {engine.node.name}, "
+        f"tensor parallel {engine.tensor_parallel_size}, {engine.engines_per_node} a node",
+        f"  pod memory        {_gib(engine.memory_bytes)} of {_gib(engine.available_bytes)} for a replica; "
+        f"L1 {_gib(engine.l1_bytes)}, engine {_gib(engine.base_bytes)}, /dev/shm {_gib(engine.shm_bytes)}",
+        f"  KV a token        {per_token}",
+        f"  GPUs hold         {_tokens(capacity.gpu_tokens)} ({_gib(capacity.gpu_bytes)} a replica, beside "
+        f"{_gib(capacity.weights_bytes)} of weights)",
+        f"  L1 holds          {_tokens(capacity.l1_tokens)} ({_gib(capacity.l1_bytes)} a replica)",
+        f"  L2 holds          {_tokens(capacity.l2_tokens)} ({_gib(capacity.l2_bytes)} for all)",
+        f"  cold start        {start.seconds:.0f} s: weights {start.weights_seconds:.0f}, "
+        f"L1 {start.prefault_seconds:.0f}, warm-up {start.warm_up_seconds:.0f}",
+    ]
+    if plan.prefill_tokens_per_second is not None:
+        usd = plan.usd_per_million_prompt_tokens
+        lines.append(
+            f"  prefill           {plan.prefill_tokens_per_second:,.0f} tokens/s a replica at 8K, "
+            + ("price unknown" if usd is None else f"{usd:.3f} USD a million prompt tokens")
+        )
+    if plan.break_even:
+        lines += ["", "  prompt     KV         compute   load alone  load, all  L2 wins    to win it needs"]
+        lines += [_row_line(row) for row in plan.break_even]
+    return lines
+
+
+def _row_line(row: BreakEven) -> str:
+    wins = "always" if row.wins_shared else ("alone" if row.wins_alone else "never")
+    return (
+        f"  {row.num_tokens:>7,}  {_gib(row.kv_bytes):>9}  {_ms(row.recompute_seconds):>9}  "
+        f"{_ms(row.alone_seconds):>10}  {_ms(row.shared_seconds):>9}  {wins:<8}  "
+        f"{row.needed_bytes_per_second / GB:>6.1f} GB/s"
+    )
+
+
+def _group_line(group: GroupPlan) -> str:
+    room = "unknown" if group.max_pods is None else str(group.max_pods)
+    short = "" if group.fits else "  TOO MANY: pods would stay pending"
+    return (
+        f"  {group.name}: {group.count} x {group.instance_type}, {group.pods_per_node} pods a node of at "
+        f"most {room}{short}"
+    )
+
+
+def _bill_lines(plan: DeploymentPlan) -> list[str]:
+    lines = ["bill, for what runs all the time"]
+    for row in plan.bill.rows:
+        said = "price unknown" if row.price is None else f"{row.usd_per_hour:,.2f} USD/h ({row.price.source})"
+        lines.append(f"  {row.count} x {row.item}: {said}")
+    hour, month = plan.bill.known_usd_per_hour, plan.bill.known_usd_per_month
+    lines.append(f"  known: {hour:,.2f} USD an hour, {month:,.0f} a month")
+    if plan.bill.unknown:
+        lines.append("  without a price: " + ", ".join(plan.bill.unknown) + "; --prices FILE takes yours")
+    return lines
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / GIB:,.1f} GiB"
+
+
+def _tokens(count: int | None) -> str:
+    return "unknown" if count is None else f"{count:,} tokens"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.0f} ms"

@@ -1,0 +1,259 @@
+"""`hypertier plan`'s numbers: golden plans of known models, and the arithmetic by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes_manifests import GPU, changed, deployment, endpoint
+
+from hypertier.catalog.instance_types import GIB
+from hypertier.catalog.models import find_model
+from hypertier.catalog.prices import Price
+from hypertier.errors import ConfigError
+from hypertier.planning import report
+from hypertier.planning.break_even import break_even
+from hypertier.planning.plan import DeploymentPlan, plan_deployment
+from hypertier.spec import codec
+from hypertier.spec.deployment import CacheTiers, Deployment, InstanceGroup
+from hypertier.spec.endpoint import InferenceEndpointConfig
+
+GOLDEN = Path(__file__).parent / "golden"
+REDIS = {
+    "enableL1Cache": True,
+    "enableL2Cache": True,
+    "l2CacheSpec": {"l2CacheBackend": "redis", "l2CacheLocalUrl": "rediss://cache:6379"},
+}
+
+
+def serving(
+    model: str, instance_type: str, gpus: int, *args: str, replicas: int = 4, changes: Any = None
+) -> Deployment:
+    """A deployment of `replicas` nodes that serves `model`."""
+    manifest = changed(
+        endpoint(),
+        {
+            "metadata.name": model.lower(),
+            "spec.modelName": model,
+            "spec.modelSourceConfig.modelLocation": model,
+            "spec.instanceType": instance_type,
+            "spec.replicas": replicas,
+            "spec.kvCacheSpec": REDIS,
+            "spec.worker.args": ["--tensor-parallel-size", str(gpus), *args],
+            "spec.worker.resources": {"requests": {GPU: gpus}, "limits": {GPU: gpus}},
+            **(changes or {}),
+        },
+    )
+    cache = codec.decode_or_raise(CacheTiers, {"l2": {"bandwidth": "8GB/s", "size": "1Ti"}})
+    groups = (
+        InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=2),
+        InstanceGroup(name="gpu", instance_type=instance_type, count=replicas),
+    )
+    config = InferenceEndpointConfig.from_manifest(manifest)
+    return Deployment(endpoints=(config,), name=model.lower(), instance_groups=groups, cache=cache)
+
+
+MODELS = {
+    "llama-8b": serving("Llama-3.1-8B", "ml.g6e.12xlarge", 1),
+    "llama-70b": serving("Llama-3.1-70B", "ml.p5.48xlarge", 8, "--max-model-len", "65536"),
+    "llama-405b": serving("Llama-3.1-405B", "ml.p5en.48xlarge", 8),
+    "llama-405b-fp8": serving(
+        "Llama-3.1-405B", "ml.p5.48xlarge", 8, "--quantization=fp8", "--kv-cache-dtype=fp8"
+    ),
+    "qwen3-32b": serving("Qwen3-32B", "ml.p5.48xlarge", 2),
+    "deepseek-v3": serving("DeepSeek-V3", "ml.p5en.48xlarge", 8),
+    "qwen3-next": serving("Qwen3-Next-80B-A3B", "ml.p5.48xlarge", 4),
+    "gpt-oss": serving("gpt-oss-120b", "ml.p5.48xlarge", 2),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_plan_is_the_golden_one(name: str) -> None:
+    """Rewrite the golden files with HYPERTIER_REWRITE_GOLDEN=1, and read the difference."""
+    data = json.loads(json.dumps(report.as_data(plan_deployment(MODELS[name]))))
+    file = GOLDEN / f"{name}.json"
+    if os.environ.get("HYPERTIER_REWRITE_GOLDEN"):
+        file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+    golden = json.loads(file.read_text(encoding="utf-8"))
+
+    assert data == golden
+
+
+def only(plan: DeploymentPlan) -> Any:
+    return plan.endpoints[0]
+
+
+def test_gpus_hold_what_weights_and_overhead_leave() -> None:
+    capacity = only(plan_deployment(MODELS["llama-70b"])).capacity
+
+    usable = int(81_920 * 2**20 * 0.92) - 3 * GIB
+    assert capacity.gpu_bytes == 8 * usable - int(70.6e9) * 2
+    assert capacity.gpu_tokens == capacity.gpu_bytes // (320 * 1024)
+
+
+def test_latent_kv_is_held_by_every_rank() -> None:
+    capacity = only(plan_deployment(MODELS["deepseek-v3"])).capacity
+
+    assert capacity.gpu_tokens == capacity.gpu_bytes // (61 * 576 * 2 * 8)
+    assert capacity.l2_tokens == capacity.l2_bytes // (61 * 576 * 2)
+
+
+def test_two_engines_of_two_gpus_share_a_node_s_memory_evenly() -> None:
+    engine = only(plan_deployment(MODELS["qwen3-32b"])).engine
+
+    assert engine.engines_per_node == 4
+    assert engine.available_bytes == int(2048 * GIB * 0.95) // 4
+
+
+def test_a_prefetched_model_needs_memory_for_its_copy() -> None:
+    plain = only(plan_deployment(serving("Llama-3.1-70B", "ml.p5.48xlarge", 8))).engine
+    copied = only(
+        plan_deployment(
+            serving(
+                "Llama-3.1-70B",
+                "ml.p5.48xlarge",
+                8,
+                changes={"spec.modelSourceConfig.prefetchEnabled": True},
+            )
+        )
+    ).engine
+
+    assert copied.base_bytes - plain.base_bytes == int(70.6e9) * 2
+
+
+def test_weights_that_do_not_fit_name_the_gpus_that_would() -> None:
+    with pytest.raises(ConfigError, match=r"nvidia\.com/gpu is 8; expected at least 11 GPUs"):
+        plan_deployment(serving("Llama-3.1-405B", "ml.p5.48xlarge", 8))
+
+
+def test_a_pod_that_asks_for_more_than_the_node_has_names_its_request() -> None:
+    asks = {"spec.worker.resources.requests": {GPU: 8, "memory": "2047Gi"}}
+
+    with pytest.raises(ConfigError, match=r"requests\.memory is '2047Gi'"):
+        plan_deployment(serving("Llama-3.1-70B", "ml.p5.48xlarge", 8, changes=asks))
+
+
+@pytest.mark.parametrize("written", ["1.5", "0", "much", "nan"])
+def test_a_share_of_gpu_memory_that_cannot_be_is_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="--gpu-memory-utilization"):
+        plan_deployment(serving("Llama-3.1-8B", "ml.g6e.12xlarge", 1, "--gpu-memory-utilization", written))
+
+
+def test_l2_wins_where_its_rate_beats_the_gpus_and_loses_just_below() -> None:
+    model = find_model("Llama-3.1-70B")
+    assert model is not None
+    flops = 8 * 989e12
+    needed = break_even(model, flops=flops, bytes_per_second=1, replicas=1)[3].needed_bytes_per_second
+
+    above = break_even(model, flops=flops, bytes_per_second=needed * 1.01, replicas=1)[3]
+    below = break_even(model, flops=flops, bytes_per_second=needed * 0.99, replicas=1)[3]
+
+    assert above.wins_alone
+    assert not below.wins_alone
+
+
+def test_replicas_that_load_at_once_share_the_store() -> None:
+    model = find_model("Llama-3.1-70B")
+    assert model is not None
+
+    row = break_even(model, flops=8e15, bytes_per_second=8e9, replicas=7)[0]
+
+    assert row.shared_seconds == pytest.approx(0.002 + 7 * (row.alone_seconds - 0.002))
+
+
+def test_a_longer_prompt_needs_a_slower_store_to_win() -> None:
+    rows = only(plan_deployment(MODELS["llama-70b"])).break_even
+
+    needed = [row.needed_bytes_per_second for row in rows]
+    assert needed == sorted(needed, reverse=True)
+    assert rows[-1].num_tokens == 65536
+
+
+def test_a_measured_prefill_rate_replaces_the_estimate() -> None:
+    estimated = only(plan_deployment(MODELS["llama-70b"]))
+    measured = only(plan_deployment(MODELS["llama-70b"], prefill_tokens_per_second=10_000))
+
+    assert measured.prefill_tokens_per_second < estimated.prefill_tokens_per_second
+    assert measured.break_even[0].recompute_seconds > estimated.break_even[0].recompute_seconds
+
+
+def test_a_cold_start_is_its_three_causes() -> None:
+    start = only(plan_deployment(MODELS["llama-70b"])).cold_start
+
+    assert start.weights_seconds == pytest.approx(141.2e9 / 500e6)
+    assert start.seconds == start.weights_seconds + start.prefault_seconds + 180
+
+
+def test_a_million_tokens_cost_a_replica_s_share_of_its_node() -> None:
+    prices = {("ml.p5.48xlarge", "us-west-2"): Price(60.0, "https://example.com", date(2026, 12, 1))}
+
+    plan = plan_deployment(MODELS["qwen3-32b"], prices=prices)
+
+    rate = only(plan).prefill_tokens_per_second
+    assert only(plan).usd_per_million_prompt_tokens == pytest.approx(60 / 4 / (rate * 3600) * 1e6)
+    assert plan.bill.known_usd_per_hour == 4 * 60
+    assert plan.bill.known_usd_per_month == 4 * 60 * 730
+
+
+def test_an_unknown_price_is_said_to_be_unknown() -> None:
+    plan = plan_deployment(MODELS["llama-8b"], prices={})
+
+    assert only(plan).usd_per_million_prompt_tokens is None
+    assert set(plan.bill.unknown) >= {"ml.g6e.12xlarge", "ml.m5.4xlarge"}
+    assert "price unknown" in report.as_text(plan)
+
+
+def test_pods_beyond_a_node_s_addresses_are_told() -> None:
+    small = InstanceGroup(name="gpu", instance_type="ml.g6e.xlarge", count=4)
+    plan = plan_deployment(serving("Llama-3.1-8B", "ml.g6e.xlarge", 1))
+
+    group = next(group for group in plan.groups if group.name == small.name)
+
+    assert (group.pods_per_node, group.max_pods, group.fits) == (11, 14, True)
+    assert plan.ip_addresses == 4 * 15 + 2 * 30
+
+
+def test_a_model_of_unknown_shape_is_planned_without_token_counts() -> None:
+    plan = plan_deployment(serving("my-own-model", "ml.p5.48xlarge", 8))
+
+    assert only(plan).capacity.gpu_tokens is None
+    assert only(plan).break_even == ()
+    assert "unknown shape" in report.as_text(plan)
+
+
+def test_tiered_storage_is_the_nodes_share_and_leaves_pods_the_rest() -> None:
+    data = changed(deployment(), {"cache": {"l2": {"backend": "tieredstorage", "memoryPercent": 20}}})
+    config = InferenceEndpointConfig.from_manifest(
+        changed(
+            endpoint(),
+            {
+                "spec.kvCacheSpec": {
+                    "enableL2Cache": True,
+                    "l2CacheSpec": {"l2CacheBackend": "tieredstorage"},
+                }
+            },
+        )
+    )
+    cache = codec.decode_or_raise(CacheTiers, data["cache"])
+    group = InstanceGroup(name="gpu", instance_type="ml.g5.12xlarge", count=3)
+
+    plan = plan_deployment(Deployment(endpoints=(config,), instance_groups=(group,), cache=cache))
+
+    assert only(plan).capacity.l2_bytes == 3 * 192 * GIB * 20 // 100
+    assert only(plan).engine.available_bytes == int(192 * GIB * 0.75)
+    assert plan.store is None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_text_has_a_line_for_every_row(name: str) -> None:
+    plan = plan_deployment(MODELS[name])
+
+    text = report.as_text(plan)
+
+    assert all(f"{row.num_tokens:>7,}" in text for row in only(plan).break_even)
+    assert max(len(line) for line in text.splitlines()) < 140
