@@ -1,0 +1,108 @@
+"""What the README tells one to type, typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hypertier.lab.lab import lab_directory, stop_lab
+
+pytestmark = [pytest.mark.cli, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parent.parent.parent
+COMMAND = str(Path(sys.executable).with_name("hypertier"))
+ENVIRONMENT = {**os.environ, "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20"}
+
+
+def readme_commands() -> list[list[str]]:
+    """The arguments of every `hypertier` command in the README, in order; the lab's engines are simulated."""
+    lines = re.findall(r"^\$ \.venv/bin/hypertier (.*)$", (ROOT / "README.md").read_text("utf-8"), re.M)
+    commands = [shlex.split(line, comments=True) for line in lines]
+    return [[*each, "--engine", "simulated"] if each[:2] == ["lab", "up"] else each for each in commands]
+
+
+def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
+    files = [
+        path
+        for each in arguments
+        for path in (sorted(map(str, directory.glob(each))) if "*" in each else [each])
+    ]
+    return subprocess.run(
+        [COMMAND, *files], cwd=directory, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the examples. Whatever a failed test leaves running there is ended."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_commands_of_the_readme_work(checkout: Path) -> None:
+    commands = readme_commands()
+
+    try:
+        results = [run(arguments, checkout) for arguments in commands]
+    finally:
+        num_left = stop_lab(lab_directory("reference"))
+
+    assert {each[0] for each in commands} >= {"lint", "render", "plan", "lab"}
+    assert [(r.args[1:], r.stdout, r.stderr) for r in results if r.returncode != 0] == []
+    assert num_left == 0
+    assert list((checkout / "rendered").rglob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["up", "no.yaml"], "no.yaml:1: cannot be read", id="no file"),
+        pytest.param(["up", "FILE", "--engine", "x"], "--engine is 'x'; expected one of vllm", id="engine"),
+        pytest.param(["up", "FILE", "--replicas", "0"], "--replicas is 0; expected 1 to 8", id="replicas"),
+        pytest.param(["chat", "FILE", "hello"], "is not up; start it with: hypertier lab up", id="not up"),
+        pytest.param(
+            ["chat", "FILE", "x", "--max-tokens", "0"], "--max-tokens is 0; expected 1", id="tokens"
+        ),
+    ],
+)
+def test_a_value_that_cannot_work_is_named_and_ends_with_1(
+    checkout: Path, arguments: list[str], message: str
+) -> None:
+    file = "examples/reference/deployment.yaml"
+
+    result = run(["lab", *(file if each == "FILE" else each for each in arguments)], checkout)
+
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_demo_runs_to_its_table() -> None:
+    argv = [sys.executable, "-m", "hypertier.lab.demo", "--engine", "simulated"]
+    result = subprocess.run(argv, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = re.findall(r"^ +(\d\w?) .* (none|GPU|L1|L2) +(\d+) of \d+ +[\d.]+ s$", result.stdout, re.M)
+    assert [row[:2] for row in rows] == [("1", "none"), ("2", "GPU"), ("2b", "L1"), ("3", "L2")]
+    assert "SIMULATED ENGINE" in result.stdout
+    heading = re.search(r"^ +(request .*TTFT)$", result.stdout, re.M)
+    assert heading is not None
+    assert heading[1] in (ROOT / "README.md").read_text("utf-8")
+    for path in re.findall(r"^ +(?:review page|templates|manifests) +(\S+)$", result.stdout, re.M):
+        assert (ROOT / path).exists()
+
+
+def test_the_demo_says_what_failed_and_where_the_log_is(checkout: Path) -> None:
+    argv = [sys.executable, "-m", "hypertier.lab.demo"]
+
+    result = subprocess.run(argv, cwd=checkout, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+
+    assert result.returncode == 1
+    assert "The demo failed: cdk synth: node_modules/.bin/cdk did not start" in result.stderr
