@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -33,30 +34,27 @@ CHAT = b"/v1/chat/completions"
 
 
 @asynccontextmanager
-async def router_process(*args: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, int]]:
-    """Start one on a free port; its process and the port."""
-    process = await asyncio.create_subprocess_exec(
-        *ROUTER, "--listen", "127.0.0.1:0", *args, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        line = (await process.stdout.readline()).decode()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-        assert found is not None, (line, await process.stderr.read())
-        yield process, int(found[1])
-    finally:
-        if process.returncode is None:
+async def router_process(*args: str) -> AsyncIterator[tuple[subprocess.Popen[str], int]]:
+    """Start one on a free port; its process and the port. Waits in threads: the engines live in this loop."""
+    with subprocess.Popen(
+        [*ROUTER, "--listen", "127.0.0.1:0", *args], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            line = await asyncio.to_thread(process.stdout.readline)
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            assert found is not None, line
+            yield process, int(found[1])
+        finally:
             process.kill()
-        await process.communicate()
 
 
-async def refused(port: int) -> None:
+def wait_until_refused(port: int) -> None:
     """Return once nothing listens there."""
     while True:
         try:
-            (await RawClient.connect(port)).close()
-        except ConnectionRefusedError:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionError:
             return
 
 
@@ -104,10 +102,10 @@ def test_sigterm_drains_and_ends_with_0() -> None:
             client.send(post(CHAT, b"{}"))
             await client.reader.readuntil(b"\r\n\r\n")
             os.kill(process.pid, signal.SIGTERM)
-            await refused(port)
+            await asyncio.to_thread(wait_until_refused, port)
             stream.go.set()
             rest = await client.ended()
-            returncode = await process.wait()
+            returncode = await asyncio.to_thread(process.wait)
         await engine.kill()
         return rest, returncode
 
