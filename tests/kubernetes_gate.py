@@ -418,6 +418,20 @@ def replicas_have_one_owner(objects: Sequence[Object]) -> Iterator[str]:
         yield f"{scalers}: scale {key}, which is not there"
 
 
+def ingresses_lead_to_a_service_that_is_there(objects: Sequence[Object]) -> Iterator[str]:
+    ports = {
+        (namespace_of(service), service["metadata"]["name"], port.get("name"))
+        for service in of_kind(objects, "Service")
+        for port in service["spec"]["ports"]
+    }
+    for ingress in of_kind(objects, "Ingress"):
+        for path, value in walk(ingress["spec"]):
+            if path[-1:] != ("service",):
+                continue
+            if (namespace_of(ingress), value["name"], value["port"].get("name")) not in ports:
+                yield f"{called(ingress)}: {value}"
+
+
 def pods_keep_the_restricted_standard(objects: Sequence[Object]) -> Iterator[str]:
     """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted (read 2026-12-01)."""
     allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"}
@@ -476,6 +490,7 @@ RULES: tuple[Rule, ...] = (
     every_pod_has_a_policy_both_ways,
     references_are_there,
     replicas_have_one_owner,
+    ingresses_lead_to_a_service_that_is_there,
     pods_keep_the_restricted_standard,
     grace_is_longer_than_the_pre_stop_hook,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from hypertier.planning.engine import EnginePlan, plan_engine
@@ -31,6 +32,7 @@ from hypertier_cdk.charts.pods import (
     service_account,
     spread,
 )
+from hypertier_cdk.charts.refusals import WITHOUT_EFFECT_ANNOTATION, without_effect
 from hypertier_cdk.charts.weights import Weights, weights_of
 
 HEALTH_PATH = "/health"
@@ -52,7 +54,11 @@ def engine_objects(
     weights = weights_of(endpoint, names, image.value)
     l2 = [l2_url(endpoint, inputs)] if endpoint.kv_cache.l2_enabled else []
     workload = _deployment(deployment, endpoint, names, plan, weights, inputs, image.value)
-    workload["metadata"].setdefault("annotations", {}).update(placeholder_annotations(image, *l2))
+    annotations = placeholder_annotations(image, *l2)
+    if ineffective := without_effect(endpoint):
+        annotations[WITHOUT_EFFECT_ANNOTATION] = "; ".join(ineffective)
+    if annotations:
+        workload["metadata"]["annotations"] = annotations
     objects = [
         service_account(names, "engine", inputs.engine_role_arn),
         *weights.objects,
@@ -63,8 +69,6 @@ def engine_objects(
     ]
     if (endpoint.spec.kubernetes or {}).get("serviceAccountName"):
         objects = objects[1:]  # the user's own is there already
-    if not workload["metadata"]["annotations"]:
-        del workload["metadata"]["annotations"]
     return objects
 
 
@@ -105,7 +109,7 @@ def _deployment(
             "nodeSelector": group_selector(deployment.group_for(endpoint)),
             "tolerations": [*gpu_tolerations(), *(wishes.get("tolerations") or ())],
             "topologySpreadConstraints": spread(names, "engine"),
-            "initContainers": [*weights.init_containers, *(wishes.get("initContainers") or ())],
+            "initContainers": [*weights.init_containers, *_own_init_containers(wishes)],
             "containers": [_container(deployment, endpoint, plan, weights, inputs, image, arguments)],
             "volumes": [
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_bytes(plan.shm_bytes)}},
@@ -136,6 +140,14 @@ def _deployment(
             "template": template,
         },
     }
+
+
+def _own_init_containers(wishes: Mapping[str, Any]) -> list[Object]:
+    """The user's init containers; where they say nothing of security they get what the namespace asks for."""
+    return [
+        {"securityContext": CONTAINER_SECURITY, **container}
+        for container in wishes.get("initContainers") or ()
+    ]
 
 
 def _container(

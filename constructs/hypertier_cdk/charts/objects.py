@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier_cdk.charts.engine import engine_objects
 from hypertier_cdk.charts.exporter import exporter_objects
-from hypertier_cdk.charts.inputs import ChartInputs, refuse
+from hypertier_cdk.charts.ingress import ingress_objects
+from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.network_policies import network_policies
 from hypertier_cdk.charts.operator import operator_objects
 from hypertier_cdk.charts.pods import Object
+from hypertier_cdk.charts.refusals import refuse_what_would_be_off
 from hypertier_cdk.charts.router import router_objects
 
 # a thing is applied after what it refers to
@@ -28,6 +28,7 @@ ORDER = (
     "TriggerAuthentication",
     "ScaledObject",
     "HorizontalPodAutoscaler",
+    "Ingress",
     "InferenceEndpointConfig",
 )
 
@@ -68,38 +69,6 @@ def endpoint_objects(
         *engine_objects(deployment, endpoint, names, inputs),
         *router_objects(deployment, endpoint, names, inputs),
         *exporter_objects(deployment, endpoint, names, inputs),
+        *ingress_objects(deployment, endpoint, names),
     ]
     return sorted(objects, key=lambda entry: ORDER.index(entry["kind"]))
-
-
-def refuse_what_would_be_off(endpoint: InferenceEndpointConfig) -> None:
-    """Refuse what only AWS's operator does: nothing of a manifest is silently off.
-
-    Raises:
-        ConfigError: names the field.
-    """
-    spec, cache = endpoint.spec, endpoint.kv_cache
-    if cache.l2_enabled and (cache.l2_backend or "").lower() != "redis":
-        raise refuse(
-            endpoint,
-            "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",
-            cache.l2_backend,
-            "redis: with serving: selfhosted there is no backend for HyperPod's tiered storage; use Valkey, "
-            "or serving: operator",
-        )
-    only_operator: tuple[tuple[str, Any, str], ...] = (
-        (
-            "spec.kvCacheSpec.cacheConfigFile",
-            cache.cache_config_file,
-            "it configures LMCache, which is not used",
-        ),
-        ("spec.pdSpec", spec.pd_spec, "prefill and decode run in the same engine"),
-        ("spec.dataCapture", spec.data_capture, "no requests are captured"),
-        ("spec.worker.requestLimits", spec.worker.request_limits, "no proxy in the pod counts requests"),
-        ("spec.endpointName", spec.endpoint_name, "no SageMaker endpoint is registered"),
-        ("spec.tlsConfig", spec.tls_config, "the router's Service speaks plain HTTP inside the cluster"),
-        ("spec.dnsConfig", spec.dns_config, "no record is made in Route 53"),
-    )
-    for path, got, why in only_operator:
-        if got:
-            raise refuse(endpoint, path, got, f"no such field with serving: selfhosted ({why})")

@@ -16,7 +16,10 @@ from hypertier.errors import ConfigError, MissingPackageError
 from hypertier.spec.deployment import Deployment, load_deployment
 
 RENDERER_GROUP = "hypertier.renderer"
-PLACEHOLDER_ANNOTATION = "hypertier.dev/placeholders"
+NOTES = {
+    "hypertier.dev/placeholders": "placeholder",
+    "hypertier.dev/without-effect": "without effect",
+}
 HEADER = "# Rendered by `hypertier render`: what is changed here is lost with the next rendering.\n"
 # `kubectl apply -f DIR` goes by file name: what others refer to comes first
 FIRST_KINDS = (
@@ -45,7 +48,8 @@ Renderer = Callable[[Deployment], Sequence[Object]]
 def command(file: Path, output: Path) -> None:
     """Write the Kubernetes manifests of deployment FILE as plain YAML. Needs no AWS, no cluster, no network.
 
-    What only AWS knows is taken from the manifests, or is a placeholder that is named at the end.
+    What only AWS knows is taken from the manifests, or is a placeholder; those, and settings without effect,
+    are named at the end.
     """
     deployment = load_deployment(file)
     objects = load_renderer()(deployment)
@@ -54,8 +58,8 @@ def command(file: Path, output: Path) -> None:
         click.echo(f"wrote   {output / name}")
     for name in removed:
         click.echo(f"removed {output / name}")
-    for line in placeholders(objects):
-        click.echo(f"placeholder in {line}")
+    for line in notes(objects):
+        click.echo(line)
     click.echo(f"{len(written)} objects; apply them with: kubectl apply -f {output}")
 
 
@@ -122,11 +126,12 @@ def is_ours(path: Path) -> bool:
         return file.read(len(HEADER)) == HEADER.encode()
 
 
-def placeholders(objects: Sequence[Object]) -> list[str]:
-    """What in the objects is not the real thing yet, one line a placeholder, and how to replace it."""
+def notes(objects: Sequence[Object]) -> list[str]:
+    """What in the objects is not the real thing yet, and which settings say nothing here; one line each."""
     lines = []
     for entry in objects:
-        text = (entry["metadata"].get("annotations") or {}).get(PLACEHOLDER_ANNOTATION, "")
-        name = f"{entry['kind']} {entry['metadata']['name']}"
-        lines += [f"{name}: {line}" for line in text.split("; ") if line]
+        annotations = entry["metadata"].get("annotations") or {}
+        for key, title in NOTES.items():
+            texts = annotations.get(key, "").split("; ")
+            lines += [f"{title} in {entry['kind']} {entry['metadata']['name']}: {t}" for t in texts if t]
     return lines

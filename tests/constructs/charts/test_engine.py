@@ -252,6 +252,31 @@ def test_a_service_account_of_the_user_s_own_is_used_and_not_made() -> None:
     assert accounts == ["llama-70b-router", "llama-70b-exporter"]
 
 
+def test_an_init_container_of_the_user_s_own_keeps_the_namespace_s_standard() -> None:
+    container = {"name": "warm", "image": "warm:1", "command": ["warm"]}
+
+    pod = pod_of(deployment({"spec.kubernetes": {"initContainers": [container]}}))
+
+    assert pod["initContainers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert pod["initContainers"][0]["command"] == ["warm"]
+
+
+def test_fields_without_effect_are_named_on_the_engines() -> None:
+    wanted = deployment(
+        {
+            "spec.tags": [{"name": "team", "value": "llm"}],
+            "spec.loadBalancer": {"routingAlgorithm": "round_robin"},
+        }
+    )
+
+    objects = endpoint_objects(wanted, wanted.endpoints[0], ChartInputs())
+
+    engine = next(e for e in objects if e["kind"] == "Deployment")
+    assert engine["metadata"]["annotations"]["hypertier.dev/without-effect"] == (
+        "spec.tags; spec.loadBalancer.routingAlgorithm"
+    )
+
+
 BAD_MANIFESTS = {
     "a port that is not the container's": (
         {"spec.worker.args": ["/opt/ml/model", "--port", "9000"]},
@@ -315,6 +340,55 @@ BAD_MANIFESTS = {
         r"spec\.endpointName is 'e'; expected no such field",
     ),
     "data capture": ({"spec.dataCapture": {"s3Uri": "s3://x"}}, r"spec\.dataCapture is .*; expected no such"),
+    "weights fetched before": (
+        {"spec.modelSourceConfig.prefetchEnabled": True},
+        r"spec\.modelSourceConfig\.prefetchEnabled is True; expected no such field",
+    ),
+    "a record in Route 53": (
+        {"spec.dnsConfig": {"hostedZoneId": "Z1"}},
+        r"spec\.dnsConfig is {'hostedZoneId': 'Z1'}; expected no such field .*no record is made",
+    ),
+    "limits of a proxy": (
+        {"spec.worker.requestLimits": {"maxConcurrentRequests": 8}},
+        r"spec\.worker\.requestLimits is .*; expected no such field",
+    ),
+    "a field that does not exist": ({"spec.replica": 3}, r"spec\.replica is 3; expected no such field"),
+    "a field that does not exist, deep in": (
+        {"spec.worker.modelVolumeMount": {"name": "w", "mountPth": "/m"}},
+        r"spec\.worker\.modelVolumeMount\.mountPth is '/m'; expected no such field",
+    ),
+    "a field that does not exist, in a list": (
+        {"spec.tags": [{"name": "a", "value": "b", "valu": "c"}]},
+        r"spec\.tags\.0\.valu is 'c'; expected no such field",
+    ),
+    "gRPC": (
+        {"spec.worker.modelInvocationPort": {"containerPort": 8000, "name": "grpc"}},
+        r"modelInvocationPort\.name is 'grpc'; expected http",
+    ),
+    "a wish that no pod of ours grants": (
+        {"spec.kubernetes": {"hostNetwork": True}},
+        r"spec\.kubernetes\.hostNetwork is True; expected one of initContainers",
+    ),
+    "a path of the host": (
+        {"spec.kubernetes": {"volumes": [{"name": "nvme", "hostPath": {"path": "/opt/dlami/nvme"}}]}},
+        r"spec\.kubernetes\.volumes\.nvme is 'hostPath'; expected one of configMap",
+    ),
+    "a volume of a name that is taken": (
+        {"spec.kubernetes": {"volumes": [{"name": "shm", "emptyDir": {}}]}},
+        r"spec\.kubernetes\.volumes\.name is 'shm'; expected a name that is not yet taken",
+    ),
+    "a volume twice": (
+        {"spec.kubernetes": {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}},
+        r"spec\.kubernetes\.volumes\.name is 'a'; expected a name that is not yet taken",
+    ),
+    "a volume without a name": (
+        {"spec.kubernetes": {"volumes": [{"emptyDir": {}}]}},
+        r"spec\.kubernetes\.volumes\.name is None; expected a name",
+    ),
+    "weights under a name that is taken": (
+        {"spec.worker.modelVolumeMount": {"name": "tmp"}},
+        r"spec\.worker\.modelVolumeMount\.name is 'tmp'; expected another name",
+    ),
     "a name of 55 letters": ({"metadata.name": "e" * 55}, r"metadata\.name is 'e+'; expected at most 54"),
     "a name with a path": ({"metadata.name": "../x"}, r"metadata\.name is '\.\./x'; expected at most 54"),
     "a namespace in capitals": (

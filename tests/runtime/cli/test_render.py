@@ -14,7 +14,7 @@ from hypertier.cli.render import (
     command,
     file_name,
     load_renderer,
-    placeholders,
+    notes,
     write_objects,
 )
 from hypertier.errors import ConfigError, MissingPackageError
@@ -59,10 +59,28 @@ def test_images_that_nobody_built_yet_are_named_as_placeholders(tmp_path: Path) 
     assert "images.engine" in lines[0]
 
 
-def test_several_placeholders_of_one_object_are_lines_of_their_own() -> None:
-    item = thing("Deployment", "a", annotations={"hypertier.dev/placeholders": "image: x; url: y"})
+def test_several_notes_of_one_object_are_lines_of_their_own() -> None:
+    item = thing(
+        "Deployment",
+        "a",
+        annotations={
+            "hypertier.dev/placeholders": "image: x; url: y",
+            "hypertier.dev/without-effect": "spec.tags",
+        },
+    )
 
-    assert placeholders([item, thing("Service", "b")]) == ["Deployment a: image: x", "Deployment a: url: y"]
+    assert notes([item, thing("Service", "b")]) == [
+        "placeholder in Deployment a: image: x",
+        "placeholder in Deployment a: url: y",
+        "without effect in Deployment a: spec.tags",
+    ]
+
+
+def test_settings_that_say_nothing_here_are_named(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, [str(REFERENCE), "-o", str(tmp_path)])
+
+    line = "without effect in Deployment llama-70b-engine: spec.loadBalancer.healthCheckPath"
+    assert line in result.output.splitlines()
 
 
 def test_what_an_earlier_rendering_left_is_removed_and_what_others_wrote_is_kept(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""The way in from outside the cluster: an internal Application Load Balancer with TLS, before the routers.
+
+Annotations of the AWS Load Balancer Controller, which must be on the cluster:
+https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/ingress/annotations/
+(read 2026-12-01).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.endpoint import CustomCertificateConfig, InferenceEndpointConfig
+from hypertier_cdk.charts.inputs import TOKEN_MARK, refuse
+from hypertier_cdk.charts.names import Names
+from hypertier_cdk.charts.pods import Object, metadata
+from hypertier_cdk.charts.router import DRAIN_SECONDS
+
+SSL_POLICY = "ELBSecurityPolicy-TLS13-1-2-2021-06"
+IDLE_SECONDS = 1800  # a router's own patience with a silent engine; the load balancer's default is 60
+MAX_IDLE_SECONDS = 4000
+ALGORITHMS = ("least_outstanding_requests", "round_robin")
+CERTIFICATE = re.compile(r"arn:aws[a-z-]*:acm:([a-z0-9-]+):[0-9]{12}:certificate/.+")
+DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+")
+PREFIX = "alb.ingress.kubernetes.io"
+
+
+def ingress_objects(deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names) -> list[Object]:
+    """An Ingress where the manifest brings a certificate; nothing where it has no `tlsConfig`.
+
+    Raises:
+        ConfigError: a certificate or domain that cannot work, or none.
+    """
+    tls = endpoint.spec.tls_config
+    if tls is None:
+        return []
+    certificate = tls.custom_certificate_config
+    if certificate is None:
+        raise refuse(
+            endpoint,
+            "spec.tlsConfig.customCertificateConfig",
+            None,
+            "acmArn and domainName of a certificate: with serving: selfhosted nothing makes one",
+        )
+    _check(deployment, endpoint, certificate)
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": metadata(names, "router", _annotations(endpoint, certificate)),
+            "spec": {
+                "ingressClassName": "alb",
+                "rules": [
+                    {
+                        "host": certificate.domain_name,
+                        "http": {
+                            "paths": [
+                                {
+                                    "path": "/",
+                                    "pathType": "Prefix",
+                                    "backend": {
+                                        "service": {"name": names.of("router"), "port": {"name": "http"}}
+                                    },
+                                }
+                            ]
+                        },
+                    }
+                ],
+            },
+        }
+    ]
+
+
+def _annotations(endpoint: InferenceEndpointConfig, certificate: CustomCertificateConfig) -> dict[str, str]:
+    balancer = endpoint.spec.load_balancer
+    idle = (balancer.idle_timeout_seconds if balancer else None) or IDLE_SECONDS
+    algorithm = (balancer.routing_algorithm if balancer else None) or ALGORITHMS[0]
+    if not 1 <= idle <= MAX_IDLE_SECONDS:
+        raise refuse(endpoint, "spec.loadBalancer.idleTimeoutSeconds", idle, f"1 to {MAX_IDLE_SECONDS}")
+    if algorithm not in ALGORITHMS:
+        raise refuse(endpoint, "spec.loadBalancer.routingAlgorithm", algorithm, " or ".join(ALGORITHMS))
+    balancer_attributes = {
+        "idle_timeout.timeout_seconds": idle,
+        "routing.http.drop_invalid_header_fields.enabled": "true",
+    }
+    target_attributes = {
+        "load_balancing.algorithm.type": algorithm,
+        "deregistration_delay.timeout_seconds": DRAIN_SECONDS,
+    }
+    values = {
+        "scheme": "internal",
+        "target-type": "ip",
+        "listen-ports": json.dumps([{"HTTPS": 443}]),
+        "certificate-arn": certificate.acm_arn,
+        "ssl-policy": SSL_POLICY,
+        "healthcheck-path": "/health",
+        "healthcheck-interval-seconds": "5",
+        "healthcheck-timeout-seconds": "3",
+        "unhealthy-threshold-count": "2",
+        "load-balancer-attributes": _listed(balancer_attributes),
+        "target-group-attributes": _listed(target_attributes),
+    }
+    return {f"{PREFIX}/{name}": value for name, value in values.items()}
+
+
+def _listed(attributes: dict[str, object]) -> str:
+    return ",".join(f"{name}={value}" for name, value in attributes.items())
+
+
+def _check(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, certificate: CustomCertificateConfig
+) -> None:
+    path = "spec.tlsConfig.customCertificateConfig"
+    match = CERTIFICATE.fullmatch(certificate.acm_arn)
+    if TOKEN_MARK not in certificate.acm_arn and (match is None or match[1] != deployment.region):
+        raise refuse(
+            endpoint,
+            f"{path}.acmArn",
+            certificate.acm_arn,
+            f"arn:aws:acm:{deployment.region}:ACCOUNT:certificate/ID: load balancers use certificates of "
+            "their own region",
+        )
+    if len(certificate.domain_name) > 253 or not DOMAIN.fullmatch(certificate.domain_name):
+        raise refuse(
+            endpoint,
+            f"{path}.domainName",
+            certificate.domain_name,
+            "a domain name in lower case, without a wildcard",
+        )
