@@ -16,11 +16,13 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier.spec import deployment
+from hypertier_cdk.addons import FSX_DRIVER, S3_DRIVER, ClusterAddons
 from hypertier_cdk.eks import new_eks_cluster
 from hypertier_cdk.instance_group import InstanceGroup
 from hypertier_cdk.network import Network
+from hypertier_cdk.node_agents import NVIDIA_PLUGIN_IMAGE, node_agents
 from hypertier_cdk.readiness import NodeReadiness
-from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role
+from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role, service_account_role
 from hypertier_cdk.security_groups import NodeSecurityGroup
 from hypertier_cdk.tiered_storage import TieredStorage
 
@@ -47,12 +49,32 @@ class HyperPodCluster(Construct):
         instance_groups: Sequence[InstanceGroup | deployment.InstanceGroup],
         tiered_storage: TieredStorage | None = None,
         autoscaling: bool = False,
+        addon_versions: Mapping[str, str] | None = None,
+        nvidia_plugin_image: str | None = None,
+        efa_plugin_image: str | None = None,
+        health_agent_image: str | None = None,
         name: str,
     ) -> None:
         super().__init__(scope, construct_id)
         if not _NAME.fullmatch(name):
             raise ConfigError("name", name, "1 to 63 letters, digits and hyphens, no hyphen at either end")
-        groups = checked_groups([InstanceGroup.of(group) for group in instance_groups], tiered_storage)
+        asked = [InstanceGroup.of(group) for group in instance_groups]
+        region = cdk.Stack.of(self).region
+        agents = node_agents(
+            asked,
+            None if cdk.Token.is_unresolved(region) else region,
+            nvidia_plugin_image=nvidia_plugin_image,
+            efa_plugin_image=efa_plugin_image,
+            health_agent_image_uri=health_agent_image,
+        )
+        if nvidia_plugin_image is None and any(group.has_gpus for group in asked):
+            network.refuse_internet(
+                "nvidia_plugin_image (in a deployment file images.nvidiaDevicePlugin)",
+                None,
+                f"a copy of {NVIDIA_PLUGIN_IMAGE} in Amazon ECR",
+            )
+        network.refuse_unreachable_images(agents)
+        groups = checked_groups(asked, tiered_storage)
         network.check_room(addresses_by_zone(groups))
 
         self.network = network
@@ -64,10 +86,7 @@ class HyperPodCluster(Construct):
         nodes = NodeSecurityGroup(self, "Nodes", vpc=network.vpc, eks_cluster=self.eks_cluster)
         self.node_security_group = nodes.group
         self.execution_role = execution_role(self, "ExecutionRole", vpc=network.vpc, cluster=self.eks_cluster)
-        self._addons = [
-            eks.Addon(self, f"Addon-{addon}", addon_name=addon, cluster=self.eks_cluster)
-            for addon in ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-        ]
+        self.addons = ClusterAddons(self, "Addons", cluster=self.eks_cluster, versions=addon_versions)
         self._volumes_key = (
             kms.Key(self, "VolumesKey", description="volumes of HyperPod nodes", enable_key_rotation=True)
             if any(group.volume_gib for group in groups)
@@ -99,9 +118,15 @@ class HyperPodCluster(Construct):
             cluster_role=self.cluster_role.role_arn if self.cluster_role else None,
             tiered_storage_config=tiered_storage.to_property() if tiered_storage else None,
         )
-        self.resource.node.add_dependency(self.execution_role, *nodes.rules, *self._addons)
+        self.resource.node.add_dependency(self.execution_role, *nodes.rules, *self.addons.before_nodes)
         self.cluster_name = name
         self.cluster_arn = self.resource.attr_cluster_arn
+        if agents:
+            # Before the nodes: a node is no use without them, and a DaemonSet waits for nodes by itself.
+            manifest = eks.KubernetesManifest(
+                self, "NodeAgents", cluster=self.eks_cluster, manifest=agents, overwrite=True
+            )
+            self.resource.node.add_dependency(manifest)
         awaited = first_nodes(groups)
         self.nodes_ready: IDependable = (
             NodeReadiness(
@@ -116,6 +141,8 @@ class HyperPodCluster(Construct):
             if awaited
             else self.resource
         )
+        self.addons.after_nodes(self.nodes_ready)
+        self._s3_role: iam.Role | None = None
 
     def add_manifest(
         self,
@@ -162,8 +189,33 @@ class HyperPodCluster(Construct):
             service_account=service_account,
             role_arn=role.role_arn,
         )
-        association.node.add_dependency(*self._addons)
+        association.node.add_dependency(*self.addons.before_nodes)
         return role
+
+    def read_bucket(self, bucket_name: str) -> IDependable:
+        """Let pods mount this S3 bucket for reading; depend on what comes back to be able to.
+
+        The driver has one role for all pods, so every pod can mount what one of them may.
+        """
+        if self._s3_role is None:
+            self._s3_role = service_account_role(
+                self,
+                "S3DriverRole",
+                cluster=self.eks_cluster,
+                namespace="kube-system",
+                service_account="s3-csi-driver-sa",
+                description="mounts S3 buckets for pods",
+            )
+        bucket = f"arn:{cdk.Stack.of(self).partition}:s3:::{bucket_name}"
+        self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket]))
+        self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"{bucket}/*"]))
+        # GPU nodes are tainted; weights are mounted there.
+        driver = {"node": {"tolerateAllTaints": True}}
+        return self.addons.add(S3_DRIVER, role=self._s3_role, configuration=driver, after=[self._s3_role])
+
+    def mount_fsx(self) -> IDependable:
+        """Let pods mount FSx for Lustre file systems that exist; depend on what comes back to be able to."""
+        return self.addons.add(FSX_DRIVER)
 
     def _group(self, group: InstanceGroup) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
         return group.to_property(
@@ -177,8 +229,10 @@ class HyperPodCluster(Construct):
 def checked_groups(
     groups: Sequence[InstanceGroup], tiered_storage: TieredStorage | None
 ) -> tuple[InstanceGroup, ...]:
-    """The groups as the cluster gets them. No default taints where tiered storage runs: whether its daemon,
-    which is AWS's, tolerates them is not documented.
+    """The groups as the cluster gets them.
+
+    GPU groups get no default taints where tiered storage runs, since whether its daemon tolerates them is not
+    documented, and where all nodes have GPUs, since everything else must run there too.
 
     Raises:
         ConfigError: no group, too many, or two of the same name.
@@ -189,7 +243,8 @@ def checked_groups(
     for name in names:
         if names.count(name) > 1:
             raise ConfigError("instance_groups", names, f"each name once; {name!r} stands there twice")
-    if tiered_storage is None:
+    somewhere_else = any(group.count and not group.has_gpus for group in groups)
+    if tiered_storage is None and somewhere_else:
         return tuple(groups)
     return tuple(replace(group, taints=()) if group.taints is None else group for group in groups)
 

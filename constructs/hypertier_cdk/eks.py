@@ -52,6 +52,8 @@ def new_eks_cluster(
         default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
         default_capacity=0,
         bootstrap_cluster_creator_admin_permissions=False,
+        # The add-ons come from EKS, versioned, instead.
+        bootstrap_self_managed_addons=False,
         secrets_encryption_key=key,
         cluster_logging=list(eks.ClusterLoggingTypes),
         kubectl_provider_options=eks.KubectlProviderOptions(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from aws_cdk import Stack
+from collections.abc import Sequence
+
+from aws_cdk import CfnJson, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
@@ -111,4 +113,47 @@ def autoscaling_role(scope: Construct, construct_id: str, cluster_name: str) -> 
             conditions={"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster_name}},
         )
     )
+    return role
+
+
+def service_account_role(
+    scope: Construct,
+    construct_id: str,
+    *,
+    cluster: eks.ICluster,
+    namespace: str,
+    service_account: str,
+    description: str,
+    role_name: str | None = None,
+    also_trusted: Sequence[iam.IPrincipal] = (),
+    managed_policies: Sequence[iam.IManagedPolicy] = (),
+) -> iam.Role:
+    """A role for pods of a service account, by the cluster's OIDC provider; for what knows no Pod Identity.
+
+    `service_account` and `namespace` may hold `*`.
+    """
+    issuer = cluster.open_id_connect_provider.open_id_connect_provider_issuer
+    operator = "StringLike" if "*" in namespace + service_account else "StringEquals"
+    # The issuer is known at deployment alone and stands in a key, which CloudFormation cannot fill in.
+    condition = CfnJson(
+        scope,
+        f"{construct_id}Condition",
+        value={
+            f"{issuer}:aud": "sts.amazonaws.com",
+            f"{issuer}:sub": f"system:serviceaccount:{namespace}:{service_account}",
+        },
+    )
+    pods = iam.OpenIdConnectPrincipal(cluster.open_id_connect_provider).with_conditions({operator: condition})
+    role = iam.Role(
+        scope,
+        construct_id,
+        role_name=role_name,
+        assumed_by=pods,
+        description=description,
+        managed_policies=list(managed_policies),
+    )
+    policy = role.assume_role_policy
+    assert policy is not None
+    for principal in also_trusted:
+        policy.add_statements(iam.PolicyStatement(actions=["sts:AssumeRole"], principals=[principal]))
     return role

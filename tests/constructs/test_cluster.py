@@ -95,7 +95,7 @@ def test_manifests_come_after_the_nodes(reference: Any) -> None:
         for logical_id, resource in resources(
             reference.template, "Custom::AWSCDK-EKS-KubernetesResource"
         ).items()
-        if "Namespace" in str(resource["Properties"]["Manifest"])
+        if '"inference"' in str(resource["Properties"]["Manifest"])
     ]
 
     before = depends_on(reference.template, namespace)

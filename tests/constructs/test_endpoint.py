@@ -88,7 +88,7 @@ def manifest_with(template: dict[str, Any], kind: str) -> tuple[str, list[dict[s
     (found,) = [
         (logical_id, objects)
         for logical_id, objects in manifests(template).items()
-        if kind in {entry["kind"] for entry in objects}
+        if kind in {entry["kind"] for entry in objects} and not logical_id.startswith("ClusterNodeAgents")
     ]
     return found
 

@@ -81,7 +81,7 @@ def test_the_functions_may_list_nodes_and_describe_this_cluster_alone(reference:
         if "eks:DescribeCluster" in statement["Action"]
     ]
 
-    (rules,) = [text for text in manifests if "ClusterRole" in text]
+    (rules,) = [text for text in manifests if "hypertier-readiness" in text]
     assert "AccessPolicies" not in entry
     assert describe["Resource"]["Fn::GetAtt"][1] == "Arn"
     assert '\\"resources\\":[\\"nodes\\"],\\"verbs\\":[\\"list\\"]' in rules

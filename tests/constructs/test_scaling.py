@@ -31,6 +31,7 @@ def scaled(stack: cdk.Stack, *, closed: bool = False, **options: Any) -> CacheUt
         kubernetes_version="1.35",
         instance_groups=[InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=2)],
         name="scaled",
+        nvidia_plugin_image="123456789012.dkr.ecr.us-west-2.amazonaws.com/k8s-device-plugin:v0.16.1",
     )
     return CacheUtilizationScaling(
         stack,

@@ -126,10 +126,15 @@ class CacheTiers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """Container images that exist already; without them they are built from `runtime/Containerfile`."""
+    """Container images that exist already; without them they are built from `runtime/Containerfile`.
+
+    NVIDIA's device plugin comes from NVIDIA's registry, which a closed network cannot reach: there it must
+    be named.
+    """
 
     engine: str | None = None
     router: str | None = None
+    nvidia_device_plugin: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,128 @@
+"""EKS add-ons of a HyperPod cluster: what nodes need to join, and what needs nodes to run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct, IDependable
+
+# Nodes without these do not become ready; they run on every node as it joins.
+BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+# Their pods wait for a node, and CloudFormation waits for them: before the first node they fail.
+AFTER_NODES = ("coredns",)
+S3_DRIVER = "aws-mountpoint-s3-csi-driver"
+FSX_DRIVER = "aws-fsx-csi-driver"
+CERT_MANAGER = "cert-manager"
+METRICS_SERVER = "metrics-server"
+
+
+def new_addon(
+    scope: Construct,
+    construct_id: str,
+    *,
+    cluster: eks.ICluster,
+    name: str,
+    version: str | None = None,
+    role: iam.IRole | None = None,
+    configuration: Mapping[str, Any] | None = None,
+    pod_identity: Mapping[str, iam.IRole] | None = None,
+    after: Sequence[IDependable] = (),
+) -> eks.CfnAddon:
+    """An EKS add-on; without a `version` the one that EKS takes for the cluster's version.
+
+    `role` is for its service account, by the cluster's OIDC provider; `pod_identity` maps service accounts to
+    roles, by EKS Pod Identity. `configuration` may hold tokens.
+    """
+    addon = eks.CfnAddon(
+        scope,
+        construct_id,
+        addon_name=name,
+        addon_version=version,
+        cluster_name=cluster.cluster_name,
+        resolve_conflicts="OVERWRITE",
+        service_account_role_arn=role.role_arn if role else None,
+        configuration_values=cdk.Stack.of(scope).to_json_string(configuration) if configuration else None,
+        pod_identity_associations=[
+            eks.CfnAddon.PodIdentityAssociationProperty(service_account=account, role_arn=found.role_arn)
+            for account, found in pod_identity.items()
+        ]
+        if pod_identity
+        else None,
+    )
+    if after:
+        addon.node.add_dependency(*after)
+    return addon
+
+
+class ClusterAddons(Construct):
+    """The add-ons that every HyperPod cluster has, and those that a part asks for, each once.
+
+    `versions` pins an add-on by its name.
+
+    Attributes:
+        before_nodes: what the nodes depend on.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster: eks.ICluster,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._cluster = cluster
+        self._versions = dict(versions or {})
+        self._nodes_ready: list[IDependable] = []
+        self._made: dict[str, eks.CfnAddon] = {}
+        self.before_nodes = [self._add(name) for name in BEFORE_NODES]
+
+    def after_nodes(self, nodes_ready: IDependable) -> list[eks.CfnAddon]:
+        """Add what needs nodes; every later add-on depends on `nodes_ready` too."""
+        self._nodes_ready = [nodes_ready]
+        return [self._add(name) for name in AFTER_NODES]
+
+    def add(
+        self,
+        name: str,
+        *,
+        role: iam.IRole | None = None,
+        configuration: Mapping[str, Any] | None = None,
+        pod_identity: Mapping[str, iam.IRole] | None = None,
+        after: Sequence[IDependable] = (),
+    ) -> eks.CfnAddon:
+        """The add-on of that name, made when it is asked for the first time."""
+        return self._made.get(name) or self._add(
+            name, role=role, configuration=configuration, pod_identity=pod_identity, after=after
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether the add-on was made."""
+        return name in self._made
+
+    def _add(
+        self,
+        name: str,
+        *,
+        role: iam.IRole | None = None,
+        configuration: Mapping[str, Any] | None = None,
+        pod_identity: Mapping[str, iam.IRole] | None = None,
+        after: Sequence[IDependable] = (),
+    ) -> eks.CfnAddon:
+        self._made[name] = new_addon(
+            self,
+            name,
+            cluster=self._cluster,
+            name=name,
+            version=self._versions.get(name),
+            role=role,
+            configuration=configuration,
+            pod_identity=pod_identity,
+            after=[*self._nodes_ready, *after],
+        )
+        return self._made[name]

@@ -1,0 +1,260 @@
+"""What runs on every node of a kind: device plugins and HyperPod's health agent. Kubernetes objects as data.
+
+AWS's chart of HyperPod's dependencies is in no registry, so the few of its parts that inference needs are
+here.
+https://github.com/aws/sagemaker-hyperpod-cli/tree/main/helm_chart/HyperPodHelmChart (read 2026-12-01)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypertier.errors import ConfigError
+from hypertier_cdk.instance_group import GPU_TAINT, InstanceGroup
+
+Object = dict[str, Any]
+
+GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
+HEALTH_TAINT = "sagemaker.amazonaws.com/node-health-status"
+NVIDIA_PLUGIN_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.16.1"
+HEALTH_AGENT_TAG = "1.0.935.0_1.0.282.0"
+HEALTH_AGENT_NAMESPACE = "aws-hyperpod"
+# Whose registry holds the health agent's image, by Region: from the chart's own table.
+HEALTH_AGENT_ACCOUNTS = {
+    "ap-northeast-1": "533267052152",
+    "ap-south-1": "011528288864",
+    "ap-southeast-1": "905418428165",
+    "ap-southeast-2": "851725636348",
+    "eu-central-1": "211125453373",
+    "eu-north-1": "654654141839",
+    "eu-west-1": "533267293120",
+    "eu-west-2": "011528288831",
+    "sa-east-1": "025066253954",
+    "us-east-1": "767398015722",
+    "us-east-2": "851725546812",
+    "us-west-1": "011528288828",
+    "us-west-2": "905418368575",
+}
+
+
+def health_agent_image(region: str) -> str | None:
+    """HyperPod's health monitoring agent in the Region's own registry; None where AWS keeps none."""
+    account = HEALTH_AGENT_ACCOUNTS.get(region)
+    if account is None:
+        return None
+    return f"{account}.dkr.ecr.{region}.amazonaws.com/hyperpod-health-monitoring-agent:{HEALTH_AGENT_TAG}"
+
+
+def nvidia_device_plugin(groups: Sequence[InstanceGroup], image: str) -> list[Object]:
+    """What makes `nvidia.com/gpu` a resource, on the groups that have GPUs; nothing where none has."""
+    names = [group.name for group in groups if group.has_gpus]
+    if not names:
+        return []
+    return [
+        _daemon_set(
+            "nvidia-device-plugin",
+            "kube-system",
+            on_groups=names,
+            tolerations=[
+                {"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"},
+                _during_health_checks(),
+            ],
+            container={
+                "image": image,
+                "env": [{"name": "FAIL_ON_INIT_ERROR", "value": "false"}],
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                "resources": _resources("50m", "128Mi"),
+                "volumeMounts": [_device_plugins_mount()],
+            },
+            volumes=[_device_plugins_volume()],
+        )
+    ]
+
+
+def efa_device_plugin(groups: Sequence[InstanceGroup], image: str) -> list[Object]:
+    """What makes `vpc.amazonaws.com/efa` a resource, on the groups that have EFA; nothing where none has.
+
+    An engine that fits one node needs no EFA: its traffic stays within the node.
+    """
+    names = [group.name for group in groups if group.num_efa_interfaces]
+    if not names:
+        return []
+    return [
+        _daemon_set(
+            "aws-efa-device-plugin",
+            "kube-system",
+            on_groups=names,
+            tolerations=[
+                {"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"},
+                {"key": "aws.amazon.com/efa", "operator": "Exists", "effect": "NoSchedule"},
+                _during_health_checks(),
+            ],
+            container={
+                "image": image,
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                    "runAsNonRoot": False,
+                },
+                "resources": _resources("10m", "64Mi"),
+                "volumeMounts": [
+                    _device_plugins_mount(),
+                    {"name": "infiniband", "mountPath": "/dev/infiniband"},
+                ],
+            },
+            volumes=[
+                _device_plugins_volume(),
+                {"name": "infiniband", "hostPath": {"path": "/dev/infiniband"}},
+            ],
+            host_network=True,
+        )
+    ]
+
+
+def health_agent(groups: Sequence[InstanceGroup], image: str) -> list[Object]:
+    """HyperPod's agent that watches GPUs, so that a sick node is repaired; on the groups that have them."""
+    names = [group.name for group in groups if group.has_gpus]
+    if not names:
+        return []
+    name = "health-monitoring-agent"
+    namespace = HEALTH_AGENT_NAMESPACE
+    api_group = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}},
+        {
+            "apiVersion": f"{api_group}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": [
+                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]},
+                {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+                {
+                    "apiGroups": ["", "events.k8s.io"],
+                    "resources": ["events"],
+                    "verbs": ["create", "patch", "update"],
+                },
+            ],
+        },
+        {
+            "apiVersion": f"{api_group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": api_group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        },
+        _daemon_set(
+            name,
+            namespace,
+            on_groups=names,
+            tolerations=[{"operator": "Exists"}],
+            service_account=name,
+            container={
+                "image": image,
+                "env": [
+                    {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+                    {"name": "NODE_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+                ],
+                "securityContext": {"runAsUser": 1000, "runAsGroup": 2000},
+                "resources": _resources("500m", "512Mi"),
+                "volumeMounts": [
+                    {"name": "log", "mountPath": "/var/log"},
+                    {"name": "kmsg", "mountPath": "/dev/kmsg", "readOnly": True},
+                    {"name": "localtime", "mountPath": "/etc/localtime", "readOnly": True},
+                ],
+            },
+            volumes=[
+                {"name": "log", "hostPath": {"path": "/var/log"}},
+                {"name": "kmsg", "hostPath": {"path": "/dev/kmsg"}},
+                {"name": "localtime", "hostPath": {"path": "/etc/localtime"}},
+            ],
+        ),
+    ]
+
+
+def node_agents(
+    groups: Sequence[InstanceGroup],
+    region: str | None,
+    *,
+    nvidia_plugin_image: str | None = None,
+    efa_plugin_image: str | None = None,
+    health_agent_image_uri: str | None = None,
+) -> list[Object]:
+    """All agents that the groups need; `region` is None where it is not known before deployment.
+
+    Raises:
+        ConfigError: there are GPUs, and AWS keeps no health agent in the Region.
+    """
+    objects = nvidia_device_plugin(groups, nvidia_plugin_image or NVIDIA_PLUGIN_IMAGE)
+    if efa_plugin_image:
+        objects += efa_device_plugin(groups, efa_plugin_image)
+    agent = health_agent_image_uri or health_agent_image(region or "")
+    if agent is None and any(group.has_gpus for group in groups):
+        raise ConfigError(
+            "health_agent_image",
+            None,
+            f"the image of HyperPod's health monitoring agent, since AWS's own table has none for "
+            f"{region or 'a stack without a Region'}; without it no sick node is repaired",
+        )
+    return objects + (health_agent(groups, agent) if agent else [])
+
+
+def _daemon_set(
+    name: str,
+    namespace: str,
+    *,
+    on_groups: Sequence[str],
+    tolerations: list[Object],
+    container: Object,
+    volumes: list[Object],
+    service_account: str | None = None,
+    host_network: bool = False,
+) -> Object:
+    labels = {"app.kubernetes.io/name": name}
+    on = {"key": GROUP_LABEL, "operator": "In", "values": list(on_groups)}
+    pod: Object = {
+        "priorityClassName": "system-node-critical",
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [on]}]
+                }
+            }
+        },
+        "tolerations": tolerations,
+        "containers": [{"name": name, **container}],
+        "volumes": volumes,
+    }
+    if service_account:
+        pod["serviceAccountName"] = service_account
+    else:
+        pod["automountServiceAccountToken"] = False
+    if host_network:
+        pod["hostNetwork"] = True
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _during_health_checks() -> Object:
+    return {"key": HEALTH_TAINT, "operator": "Equal", "value": "Unschedulable", "effect": "NoSchedule"}
+
+
+def _resources(cpu: str, memory: str) -> Object:
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+def _device_plugins_mount() -> Object:
+    return {"name": "device-plugins", "mountPath": "/var/lib/kubelet/device-plugins"}
+
+
+def _device_plugins_volume() -> Object:
+    return {"name": "device-plugins", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
