@@ -68,7 +68,7 @@ def test_a_team_s_own_prices_are_in_the_bill(
     lines = json.loads((Path(app.outdir) / "review.json").read_text())["bill"]["lines"]
     (line,) = [entry for entry in lines if entry["item"] == "ml.p5.48xlarge"]
     assert (line["usd_per_hour"], line["source"], line["read_on"]) == (70.0, "our contract", "2026-11-30")
-    assert "no known price" in capsys.readouterr().err
+    assert "unknown for " in capsys.readouterr().err
 
 
 def test_prices_that_cannot_be_read_are_refused(reference_deployment: Deployment) -> None:

@@ -126,12 +126,12 @@ def _cache_nodes(resource: Resource) -> Iterator[Meter]:
 def _endpoint_zones(resource: Resource) -> Iterator[Meter]:
     if resource.get("VpcEndpointType") == "Interface":
         zones = len(resource.get("SubnetIds", default=()))
-        yield resource.type, zones, "endpoint zones", "and by bytes"
+        yield "VPC interface endpoint", zones, "in zones", "and by bytes"
 
 
-def _one(unit: str, note: str = "") -> Callable[[Resource], Iterator[Meter]]:
-    def read(resource: Resource) -> Iterator[Meter]:
-        yield resource.type, 1, unit, note
+def _one(item: str, note: str = "") -> Callable[[Resource], Iterator[Meter]]:
+    def read(_: Resource) -> Iterator[Meter]:
+        yield item, 1, "", note
 
     return read
 
@@ -140,11 +140,11 @@ _READERS: dict[str, Callable[[Resource], Iterator[Meter]]] = {
     "AWS::SageMaker::Cluster": _instance_groups,
     "AWS::ElastiCache::ReplicationGroup": _cache_nodes,
     "AWS::EC2::VPCEndpoint": _endpoint_zones,
-    "AWS::EC2::NatGateway": _one("gateways", "and by bytes"),
-    "AWS::EC2::EIP": _one("public addresses"),
-    "AWS::EKS::Cluster": _one("clusters"),
-    "AWS::KMS::Key": _one("keys", "and by requests; each rotation adds one"),
-    "AWS::SecretsManager::Secret": _one("secrets"),
-    "AWS::CloudWatch::Alarm": _one("alarms"),
-    "AWS::CloudWatch::Dashboard": _one("dashboards"),
+    "AWS::EC2::NatGateway": _one("NAT gateway", "and by bytes"),
+    "AWS::EC2::EIP": _one("public IPv4 address"),
+    "AWS::EKS::Cluster": _one("EKS cluster", "while its version is in standard support"),
+    "AWS::KMS::Key": _one("KMS key", "and by requests; each rotation adds one"),
+    "AWS::SecretsManager::Secret": _one("secret"),
+    "AWS::CloudWatch::Alarm": _one("alarm"),
+    "AWS::CloudWatch::Dashboard": _one("dashboard"),
 }

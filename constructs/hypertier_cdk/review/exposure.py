@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -43,10 +44,11 @@ def _ways_in(assembly: Assembly) -> Iterator[str]:
                 yield f"{where} is an internet-facing load balancer"
         elif resource.type == "AWS::Lambda::Url":
             yield f"{where} is a function's own URL, with {resource.get('AuthType')} authorization"
-        elif resource.type == "AWS::EC2::Subnet" and resource.get("MapPublicIpOnLaunch"):
-            yield f"{where} is a public subnet: what starts there gets a public address"
         elif resource.type == "AWS::S3::Bucket" and not _blocks_public_access(resource):
             yield f"{where} does not block public access"
+    public = [subnet for subnet in assembly.of_type("AWS::EC2::Subnet") if subnet.get("MapPublicIpOnLaunch")]
+    for stack, count in Counter(subnet.stack for subnet in public).items():
+        yield f"{stack}: {count} public subnets; what starts there gets a public address"
     for service in of_kind(objects_of(assembly), "Service"):
         annotations = service["metadata"].get("annotations", {})
         if service["spec"].get("type") == "LoadBalancer" and annotations.get(_SCHEME) != "internal":

@@ -120,7 +120,7 @@ def to_markdown(review: Review) -> str:
                 [
                     (
                         line.item,
-                        f"{line.quantity} {line.unit}",
+                        f"{line.quantity} {line.unit}".strip(),
                         _usd(line.usd_per_hour, 4),
                         _usd(line.usd_per_month, 2),
                         line.price.read_on.isoformat() if line.price else "",
@@ -209,6 +209,7 @@ def to_text(review: Review, directory: Path | str) -> str:
             f"{len(review.encryption)} stores of data, not encrypted: {', '.join(open_ones) or 'none'}",
         ),
         ("public", "; ".join(review.exposed) or "nothing can be reached from the internet"),
+        ("outbound", f"{len(review.outbound)} ways out to the internet"),
         ("fixed", f"{len(review.immutables)} things can't change once deployed"),
         ("quotas", "; ".join(f"{quota.name}: {quota.needed}" for quota in review.quotas) or "none"),
         ("page", str(Path(directory) / MARKDOWN)),
@@ -221,7 +222,7 @@ def _total(bill: Bill) -> str:
     known = f"{_usd(bill.known_usd_per_hour, 2)} USD per hour, {_usd(bill.known_usd_per_month, 2)} per month"
     if not bill.unknown:
         return f"{known}, and usage"
-    return f"{known}, and usage, and what has no known price: {', '.join(dict.fromkeys(bill.unknown))}"
+    return f"unknown for {', '.join(dict.fromkeys(bill.unknown))}; the rest {known}, and usage"
 
 
 def _usd(value: float | None, digits: int) -> str:

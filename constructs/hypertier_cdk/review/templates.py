@@ -72,7 +72,10 @@ def assembly_of(templates: Mapping[str, Mapping[str, Any]]) -> Assembly:
 
 
 def text_of(value: Any) -> str:
-    """A property as a person would write it: `Fn::GetAtt` as `${Id.Attribute}`, a join joined."""
+    """A property as a person would write it: `Fn::GetAtt` as `${Id.Attribute}`, a join joined.
+
+    Of a condition's two values it is the first.
+    """
     if isinstance(value, str | int | float | bool):
         return str(value)
     if isinstance(value, Mapping) and len(value) == 1:
@@ -86,6 +89,8 @@ def text_of(value: Any) -> str:
             return str(argument[0]).join(text_of(part) for part in argument[1])
         if function == "Fn::Sub":
             return text_of(argument if isinstance(argument, str) else argument[0])
+        if function == "Fn::If":
+            return text_of(argument[1])
         if function == "Fn::ImportValue":
             return "${" + text_of(argument) + "}"
     return json.dumps(value, sort_keys=True)

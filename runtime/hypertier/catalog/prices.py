@@ -32,7 +32,7 @@ class Price:
 
 
 PriceTable = Mapping[tuple[str, str], Price]
-"""(item, region) -> price. An item is a CloudFormation type, or an instance type such as `ml.p5.48xlarge`."""
+"""(item, region) -> price. An item is an instance type, or what the review calls it: `NAT gateway`."""
 
 
 def _rows(item: str, usd_per_hour: float, source: str) -> dict[tuple[str, str], Price]:
@@ -40,19 +40,34 @@ def _rows(item: str, usd_per_hour: float, source: str) -> dict[tuple[str, str], 
 
 
 PRICES: PriceTable = {
-    **_rows("AWS::KMS::Key", 1 / HOURS_PER_MONTH, "https://aws.amazon.com/kms/pricing/"),
     **_rows(
-        "AWS::EC2::NatGateway",
+        "EKS cluster",
+        0.10,
+        "https://aws.amazon.com/blogs/containers/amazon-eks-extended-support-for-kubernetes-versions-pricing/",
+    ),
+    **_rows("KMS key", 1 / HOURS_PER_MONTH, "https://aws.amazon.com/kms/pricing/"),
+    **_rows(
+        "NAT gateway",
         0.045,
         "https://zeonedge.com/en/blog/eliminating-aws-nat-gateway-costs-vpc-endpoints-privatelink-ipv6",
     ),
     **_rows(
-        "AWS::EC2::VPCEndpoint",
+        "VPC interface endpoint",
         0.01,
         "https://abd-ulbasit.github.io/bookstore-kubernetes-guide/14-eks-in-production-a-to-z/08-vpc-endpoints-and-egress/",
     ),
     **_rows(
-        "AWS::CloudWatch::Dashboard",
+        "public IPv4 address",
+        0.005,
+        "https://vishalvyas.com/understand-aws-public-ipv4-address-usage-and-pricing/",
+    ),
+    **_rows(
+        "secret",
+        0.40 / HOURS_PER_MONTH,
+        "https://hivebook.wiki/wiki/aws-secrets-manager-rotated-secrets-dynamic-db-credentials-kms",
+    ),
+    **_rows(
+        "dashboard",
         3 / HOURS_PER_MONTH,
         "https://www.factualminds.com/blog/amazon-cloudwatch-pricing-metrics-logs-alarms-dashboards.md",
     ),

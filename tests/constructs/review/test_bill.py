@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hypertier.catalog.prices import PRICES as OUR_PRICES
 from hypertier.catalog.prices import Price
+from hypertier_cdk.review import bill as bill_module
 from hypertier_cdk.review.bill import Bill, bill_of
 from hypertier_cdk.review.templates import assembly_of
 
 PRICES = {
     ("ml.p5.48xlarge", "us-west-2"): Price(60.0, "a contract", date(2026, 11, 30)),
-    ("AWS::EC2::NatGateway", "us-west-2"): Price(0.05, "a page", date(2026, 11, 30)),
+    ("NAT gateway", "us-west-2"): Price(0.05, "a page", date(2026, 11, 30)),
     ("custom metric", "us-west-2"): Price(0.001, "a page", date(2026, 11, 30)),
 }
 
@@ -56,7 +59,7 @@ def test_an_unknown_price_is_said_and_counts_as_nothing() -> None:
         pytest.param(
             "AWS::EC2::VPCEndpoint",
             {"VpcEndpointType": "Interface", "SubnetIds": ["a", "b", "c"]},
-            "AWS::EC2::VPCEndpoint",
+            "VPC interface endpoint",
             3,
             id="an interface endpoint once a zone",
         ),
@@ -67,7 +70,7 @@ def test_an_unknown_price_is_said_and_counts_as_nothing() -> None:
             7,
             id="the first of several types",
         ),
-        pytest.param("AWS::EC2::NatGateway", {}, "AWS::EC2::NatGateway", 1, id="a gateway"),
+        pytest.param("AWS::EC2::NatGateway", {}, "NAT gateway", 1, id="a gateway"),
     ],
 )
 def test_what_is_counted(resource_type: str, properties: dict[str, Any], item: str, quantity: int) -> None:
@@ -103,3 +106,11 @@ def test_metrics_that_no_template_holds_are_counted() -> None:
     found = bill("AWS::SQS::Queue", num_custom_metrics=7)
 
     assert [(line.item, line.quantity) for line in found.lines] == [("custom metric", 7)]
+
+
+def test_every_price_of_ours_is_of_an_item_that_a_bill_can_hold() -> None:
+    source = Path(bill_module.__file__).read_text(encoding="utf-8")
+
+    unused = {item for item, _ in OUR_PRICES if f'"{item}"' not in source}
+
+    assert unused == set()

@@ -42,6 +42,7 @@ def manifest(*objects: dict[str, Any]) -> Assembly:
         pytest.param({"Fn::GetAtt": ["Key", "Arn"]}, "${Key.Arn}", id="an attribute"),
         pytest.param({"Fn::Join": ["", ["arn:", {"Ref": "P"}, ":x"]]}, "arn:${P}:x", id="a join"),
         pytest.param({"Fn::ImportValue": "net:Vpc"}, "${net:Vpc}", id="an import"),
+        pytest.param({"Fn::If": ["C", "a", {"Ref": "AWS::NoValue"}]}, "a", id="a condition"),
         pytest.param({"a": 1, "b": 2}, '{"a": 1, "b": 2}', id="anything else as JSON"),
     ],
 )

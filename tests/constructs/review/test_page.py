@@ -72,7 +72,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(review: Review) -> N
 def test_the_short_form_names_what_is_open_and_unknown(review: Review) -> None:
     text = to_text(review, "cdk.out")
 
-    assert "no known price: ml.p5.48xlarge" in text
+    assert "unknown for ml.p5.48xlarge; the rest 0.00 USD per hour" in text
     assert "not encrypted: Topic: messages" in text
     assert "ml.p5.48xlarge for cluster usage: 7" in text
     assert text.splitlines()[-1].endswith("cdk.out/review.md")
