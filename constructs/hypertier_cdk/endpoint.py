@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
-from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
 from hypertier_cdk.assets import NOT_IN_ASSETS
 from hypertier_cdk.cache_store import CacheStore
 from hypertier_cdk.charts.exporter import is_exported
@@ -30,7 +31,9 @@ class InferenceEndpoint(Construct):
 
     With `serving: selfhosted` engines, router and exporter run as Deployments, each under a role of its own:
     the engines' may read the L2 store's password, the exporter's may write metrics into one namespace. With
-    `serving: operator` the manifest goes to AWS's operator, which `operator_ready` says is there.
+    `serving: operator` the manifest goes to AWS's operator. What it needs in the cluster is handed in:
+    `operator_ready`, `keda_ready` (for `autoScalingSpec`) and `load_balancer_controller_ready`
+    (for `tlsConfig`) are what the endpoint then waits for.
 
     `cache_store` is the endpoint's L2; the nodes are let in to it. Without one the address in the manifest is
     used. Images are `engine_image` and `router_image`, else the deployment's `images`, else they are built on
@@ -53,6 +56,8 @@ class InferenceEndpoint(Construct):
         engine_image: str | None = None,
         router_image: str | None = None,
         operator_ready: IDependable | None = None,
+        keda_ready: IDependable | None = None,
+        load_balancer_controller_ready: IDependable | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.config = endpoint or _only_endpoint(deployment)
@@ -63,10 +68,6 @@ class InferenceEndpoint(Construct):
                 f"{self.config.name}: spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",
                 self.config.kv_cache.l2_backend,
                 "redis, with enableL2Cache: true, to use the cache_store; else leave the cache_store out",
-            )
-        if not selfhosted and operator_ready is None:
-            raise ConfigError(
-                "operator_ready", None, "what installs AWS's operator: the manifest's kind comes with it"
             )
         names = names_of(deployment, self.config)
 
@@ -104,7 +105,15 @@ class InferenceEndpoint(Construct):
         # A pod gets its credentials when it starts: role, permissions and association come first.
         before += [owner for owner in self.node.children if owner.node.id in ("EngineRole", "ExporterRole")]
         before += [store for store in (cache_store,) if store is not None]
-        before += [ready for ready in (operator_ready,) if ready is not None]
+        before += _weights(cluster, self.config)
+        before += _controllers(
+            objects,
+            {
+                "operator_ready": operator_ready,
+                "keda_ready": keda_ready,
+                "load_balancer_controller_ready": load_balancer_controller_ready,
+            },
+        )
         self.workloads = cluster.add_manifest("Workloads", objects, *before, scope=self)
 
     def _images(
@@ -131,6 +140,47 @@ class InferenceEndpoint(Construct):
             exclude=NOT_IN_ASSETS,
             platform=ecr_assets.Platform.LINUX_AMD64,
         ).image_uri
+
+
+def _weights(cluster: HyperPodCluster, endpoint: InferenceEndpointConfig) -> list[IDependable]:
+    """What lets pods mount the weights; nothing where they are fetched."""
+    source = endpoint.spec.model_source_config
+    if source.model_source_type == "s3" and source.s3_storage is not None:
+        return [cluster.read_bucket(source.s3_storage.bucket_name)]
+    if source.model_source_type == "fsx":
+        return [cluster.mount_fsx()]
+    return []
+
+
+def _controllers(
+    objects: Sequence[Mapping[str, Any]], ready: Mapping[str, IDependable | None]
+) -> list[IDependable]:
+    """Who must be in the cluster before `objects`: without its controller an object does nothing.
+
+    Raises:
+        ConfigError: an object's controller is not there; names the argument that says it is.
+    """
+    needed: dict[str, str] = {}
+    for entry in objects:
+        group = entry["apiVersion"].partition("/")[0]
+        for argument, is_needed, what in (
+            ("operator_ready", group == API_GROUP, "what installs AWS's inference operator"),
+            ("keda_ready", group == "keda.sh", "what installs KEDA, for the manifest's autoScalingSpec"),
+            (
+                "load_balancer_controller_ready",
+                entry["kind"] == "Ingress",
+                "what installs the AWS Load Balancer Controller, for the manifest's tlsConfig",
+            ),
+        ):
+            if is_needed:
+                needed[argument] = what
+    found = []
+    for argument, what in needed.items():
+        controller = ready[argument]
+        if controller is None:
+            raise ConfigError(argument, None, what)
+        found.append(controller)
+    return found
 
 
 def _only_endpoint(deployment: Deployment) -> InferenceEndpointConfig:

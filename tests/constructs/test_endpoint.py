@@ -13,7 +13,14 @@ from aws_cdk import aws_ecr_assets as ecr_assets
 from fakes_templates import depends_on, new_stack, properties, resources, template_of
 
 from hypertier.errors import ConfigError
-from hypertier.spec.deployment import Deployment, Images, load_deployment
+from hypertier.spec.deployment import Deployment, Images, Scaling, load_deployment
+from hypertier.spec.endpoint import (
+    AutoScalingSpec,
+    CloudWatchDimension,
+    CloudWatchTrigger,
+    CustomCertificateConfig,
+    TlsConfig,
+)
 from hypertier_cdk import CacheStore, HyperPodCluster, InferenceEndpoint, Network
 from hypertier_cdk.review.templates import text_of
 
@@ -279,12 +286,77 @@ def test_a_store_that_the_manifest_does_not_use_is_refused(reference_deployment:
         )
 
 
-def test_the_operator_must_be_there(reference_deployment: Deployment) -> None:
+@pytest.mark.parametrize(
+    ("serving", "spec", "argument"),
+    [
+        pytest.param("operator", {}, "operator_ready", id="AWS's operator"),
+        pytest.param(
+            "selfhosted",
+            {
+                "auto_scaling_spec": AutoScalingSpec(
+                    cloud_watch_trigger=CloudWatchTrigger(
+                        namespace="Hypertier",
+                        metric_name="QueuedRequests",
+                        target_value=1.0,
+                        dimensions=(CloudWatchDimension(name="Endpoint", value="llama-70b"),),
+                    )
+                )
+            },
+            "keda_ready",
+            id="KEDA",
+        ),
+        pytest.param(
+            "selfhosted",
+            {
+                "tls_config": TlsConfig(
+                    custom_certificate_config=CustomCertificateConfig(
+                        acm_arn="arn:aws:acm:us-west-2:123456789012:certificate/1",
+                        domain_name="llm.example.com",
+                    )
+                )
+            },
+            "load_balancer_controller_ready",
+            id="the load balancer's controller",
+        ),
+    ],
+)
+def test_what_a_manifest_needs_beside_itself_must_be_there(
+    serving: str, spec: dict[str, Any], argument: str, reference_deployment: Deployment
+) -> None:
+    endpoint = reference_deployment.endpoints[0]
+    deployment = replace(
+        reference_deployment,
+        serving=serving,
+        images=IMAGES,
+        scaling=Scaling(min=2, max=2),
+        endpoints=(replace(endpoint, spec=replace(endpoint.spec, **spec)),),
+    )
     stack = new_stack("Missing")
-    deployment = replace(reference_deployment, serving="operator")
+    cluster = cluster_of(stack, deployment)
 
-    with pytest.raises(ConfigError, match="operator_ready"):
-        InferenceEndpoint(stack, "Endpoint", cluster=cluster_of(stack, deployment), deployment=deployment)
+    with pytest.raises(ConfigError) as refused:
+        InferenceEndpoint(stack, "Endpoint", cluster=cluster, deployment=deployment)
+
+    assert refused.value.setting == argument
+    InferenceEndpoint(
+        stack,
+        "Ready",
+        cluster=cluster,
+        deployment=deployment,
+        **{argument: cdk.CfnResource(stack, "Controller", type="AWS::EKS::Addon")},
+    )
+
+
+def test_weights_in_s3_can_be_mounted_before_the_pods_start(template: dict[str, Any]) -> None:
+    workloads, _ = manifest_with(template, "Deployment")
+    drivers = {
+        logical_id
+        for logical_id, addon in resources(template, "AWS::EKS::Addon").items()
+        if addon["Properties"]["AddonName"] == "aws-mountpoint-s3-csi-driver"
+    }
+
+    assert len(drivers) == 1
+    assert drivers <= depends_on(template, workloads)
 
 
 def test_of_several_endpoints_one_must_be_named(reference_deployment: Deployment) -> None:
