@@ -57,10 +57,10 @@ def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
 class RealValkey:
     """A Valkey of its own, on a free port of the loopback interface."""
 
-    def __init__(self, password: str = "") -> None:
+    def __init__(self, password: str = "", **config: str) -> None:
         self._password = password
         self._login = b""
-        self._server = ValkeyServer()
+        self._server = ValkeyServer(config={name.replace("_", "-"): value for name, value in config.items()})
         self._server.start(timeout=30)
         self.port: int = self._server.port
         self.url = f"redis://127.0.0.1:{self.port}"
@@ -112,6 +112,52 @@ class RealValkey:
         """Answer again, if there still is a process."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class RealCluster:
+    """A cluster of Valkeys without replicas; the slots are spread evenly."""
+
+    def __init__(self, num_nodes: int = 3) -> None:
+        self.nodes = [
+            RealValkey(cluster_enabled="yes", cluster_node_timeout="1000") for _ in range(num_nodes)
+        ]
+        self.url = self.nodes[0].url
+        for i, node in enumerate(self.nodes):
+            first, last = 16_384 * i // num_nodes, 16_384 * (i + 1) // num_nodes - 1
+            node.ask(b"CLUSTER ADDSLOTSRANGE %d %d" % (first, last))
+            self.nodes[0].ask(b"CLUSTER MEET 127.0.0.1 %d" % node.port)
+        assert eventually(
+            lambda: all(b"cluster_state:ok" in node.ask(b"CLUSTER INFO") for node in self.nodes)
+        )
+        self._ids = [node.ask(b"CLUSTER MYID").split(b"\r\n")[1] for node in self.nodes]
+
+    def begin_to_move(self, slot: int, source: int, target: int, keys: list[bytes]) -> None:
+        """Move `keys` of a slot, which stays with `source`: it answers ASK for what it no longer has."""
+        self.nodes[target].ask(b"CLUSTER SETSLOT %d IMPORTING %s" % (slot, self._ids[source]))
+        self.nodes[source].ask(b"CLUSTER SETSLOT %d MIGRATING %s" % (slot, self._ids[target]))
+        if keys:
+            port = self.nodes[target].port
+            self.nodes[source].ask(b'MIGRATE 127.0.0.1 %d "" 0 5000 KEYS %s' % (port, b" ".join(keys)))
+
+    def move(self, slot: int, source: int, target: int) -> None:
+        """Move a slot with all its keys: `source` answers MOVED from now on."""
+        answer = self.nodes[source].ask(b"CLUSTER GETKEYSINSLOT %d 10000" % slot)
+        self.begin_to_move(slot, source, target, answer.split(b"\r\n")[2::2])
+        for number in (target, source):
+            self.nodes[number].ask(b"CLUSTER SETSLOT %d NODE %s" % (slot, self._ids[target]))
+
+    def close(self) -> None:
+        """End all."""
+        for node in self.nodes:
+            node.close()
 
     def __enter__(self) -> Self:
         return self

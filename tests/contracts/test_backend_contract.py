@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fakes_tier import RealValkey, eventually
+from fakes_tier import RealCluster, RealValkey, eventually
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,11 +29,20 @@ def valkey() -> Iterator[RealValkey]:
         yield server
 
 
-@pytest.fixture(params=["memory", "resp"])
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RealCluster]:
+    with RealCluster() as servers:
+        yield servers
+
+
+@pytest.fixture(params=["memory", "resp", "cluster"])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     made: Backend
     if request.param == "memory":
         made = MemoryBackend()
+    elif request.param == "cluster":
+        servers: RealCluster = request.getfixturevalue("cluster")
+        made = RespBackend(parse_l2_url(servers.url), FixedCredentials())
     else:
         server: RealValkey = request.getfixturevalue("valkey")
         made = RespBackend(parse_l2_url(server.url), FixedCredentials(Credentials("sesame")))

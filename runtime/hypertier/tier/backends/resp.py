@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-from hypertier.errors import TierProtocolError, TierUnavailableError
+from hypertier.errors import TierError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer
 from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
+from hypertier.tier.backends.slots import parse_redirect
+from hypertier.tier.backends.topology import Topology
 from hypertier.tier.credentials import CredentialSource
+
+T = TypeVar("T")
+
+MAX_REDIRECTS = 5
+ASKING = command(b"ASKING")
 
 
 def tls_context(ca_file: str = "") -> ssl.SSLContext:
@@ -23,39 +34,58 @@ def tls_context(ca_file: str = "") -> ssl.SSLContext:
     return context
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """One key of `exists_many`; `asking` after a server said ASK."""
+
+    index: int
+    key: bytes
+    asking: bool = False
+
+
 class RespBackend:
-    """One Valkey or Redis server. Connects at the first call, and again after any failure."""
+    """Valkey or Redis, one server or a cluster. Connects at the first call, and again after any failure."""
 
     def __init__(self, address: L2Address, credentials: CredentialSource, ca_file: str = "") -> None:
-        self._node = Node(address, credentials, tls_context(ca_file) if address.tls else None)
+        self._seed = address
+        self._topology = Topology(address, credentials, tls_context(ca_file) if address.tls else None)
 
     def exists_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
-        """Send one EXISTS per key, all at once; with no keys, send PING."""
+        """Send one EXISTS per key, all at once, to all servers at once; with no keys, send PING.
 
-        def exchange(connection: Connection) -> list[bool]:
-            connection.send([b"".join(command(b"EXISTS", key) for key in keys) or command(b"PING")])
-            if not keys:
-                expect(connection.read(), b"PONG")
-                return []
-            return [number(connection.read()) > 0 for _ in keys]
-
-        return self._node.call(exchange, timeout_seconds)
+        One server of a cluster that does not answer holds none of its keys, and is left alone for a while.
+        """
+        if not keys:
+            self._topology.node_at(self._seed).call(ping, timeout_seconds)
+            return []
+        deadline = time.monotonic() + timeout_seconds
+        found = [False] * len(keys)
+        batches: dict[Node, list[Wanted]] = {}
+        for index, key in enumerate(keys):
+            try:
+                node = self._topology.node_of(key, timeout_seconds)
+            except TierUnavailableError:
+                continue  # nobody serves its slot: nobody holds it
+            batches.setdefault(node, []).append(Wanted(index, key))
+        if not batches:
+            raise TierUnavailableError("no server of L2 has a slot of any key")
+        for _ in range(MAX_REDIRECTS):
+            batches = self._ask_all(batches, found, deadline)
+            if not batches:
+                break
+        return found
 
     def get_into(
         self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
     ) -> int | None:
         """Send GETEX ... EX and receive into `buffers`. A key that holds no string holds no value."""
-
-        def exchange(connection: Connection) -> int | None:
-            connection.send([command(b"GETEX", key, b"EX", b"%d" % ttl_seconds)])
-            length = connection.read_into(buffers)
-            if isinstance(length, ErrorReply):
-                if length.code == "WRONGTYPE":
-                    return None
-                raise refusal(length)
-            return length
-
-        return self._node.call(exchange, timeout_seconds)
+        request = [command(b"GETEX", key, b"EX", b"%d" % ttl_seconds)]
+        length = self._call(key, request, lambda connection: connection.read_into(buffers), timeout_seconds)
+        if isinstance(length, ErrorReply):
+            if length.code == "WRONGTYPE":
+                return None
+            raise refusal(length)
+        return length
 
     def put(self, key: bytes, buffers: Sequence[Buffer], ttl_seconds: int, timeout_seconds: float) -> None:
         """Send SET ... EX with the buffers as they lie."""
@@ -63,16 +93,105 @@ class RespBackend:
         head = b"*5\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n" % (len(key), key, length)
         ttl = b"%d" % ttl_seconds
         tail = b"\r\n$2\r\nEX\r\n$%d\r\n%s\r\n" % (len(ttl), ttl)
-
-        def exchange(connection: Connection) -> None:
-            connection.send([head, *buffers, tail])
-            expect(connection.read(), b"OK")
-
-        self._node.call(exchange, timeout_seconds)
+        reply = self._call(key, [head, *buffers, tail], Connection.read, timeout_seconds)
+        expect(reply, b"OK")
 
     def close(self) -> None:
         """Break off all connections."""
-        self._node.close()
+        self._topology.close()
+
+    def _call(
+        self,
+        key: bytes,
+        request: Sequence[Buffer],
+        read: Callable[[Connection], T | ErrorReply],
+        timeout_seconds: float,
+    ) -> T | ErrorReply:
+        """Have the server of `key` answer, wherever redirections lead; returns the last one's answer."""
+        deadline = time.monotonic() + timeout_seconds
+        node = self._topology.node_of(key, timeout_seconds)
+        asking = False
+        for _ in range(MAX_REDIRECTS):
+            try:
+                answer = node.call(exchange_of(request, read, asking), deadline - time.monotonic())
+                redirect = parse_redirect(answer, node.address) if isinstance(answer, ErrorReply) else None
+            except TierError:
+                self._topology.doubt()
+                raise
+            if redirect is None:
+                return answer
+            node, asking = self._topology.follow(redirect), redirect.asking
+        return answer
+
+    def _ask_all(
+        self, batches: dict[Node, list[Wanted]], found: list[bool], deadline: float
+    ) -> dict[Node, list[Wanted]]:
+        """Ask several servers at once; returns what they redirected.
+
+        Raises:
+            TierError: that of the first server, when none answered.
+        """
+        redirected: dict[Node, list[Wanted]] = {}
+        errors: list[TierError] = []
+        is_cluster = len(batches) > 1
+        waiting = [
+            (node, batch, node.start([exists(batch)], partial(read_all, batch), deadline - time.monotonic()))
+            for node, batch in batches.items()
+            if not is_cluster or node.circuit.admits()
+        ]
+        for node, batch, finish in waiting:
+            try:
+                for wanted, reply in zip(batch, finish(), strict=True):
+                    redirect = parse_redirect(reply, node.address) if isinstance(reply, ErrorReply) else None
+                    if redirect is None:
+                        found[wanted.index] = number(reply) > 0
+                    else:
+                        again = Wanted(wanted.index, wanted.key, redirect.asking)
+                        redirected.setdefault(self._topology.follow(redirect), []).append(again)
+            except TierError as error:
+                errors.append(error)
+                node.circuit.failed()
+                self._topology.doubt()
+            else:
+                node.circuit.succeeded()
+        if errors and len(errors) == len(waiting):
+            raise errors[0]
+        return redirected
+
+
+def exists(batch: Sequence[Wanted]) -> bytes:
+    """The commands that ask for all of a batch."""
+    return b"".join((ASKING if wanted.asking else b"") + command(b"EXISTS", wanted.key) for wanted in batch)
+
+
+def read_all(batch: Sequence[Wanted], connection: Connection) -> list[Reply]:
+    """Read the replies to `exists`."""
+    replies: list[Reply] = []
+    for wanted in batch:
+        if wanted.asking:
+            connection.read()
+        replies.append(connection.read())
+    return replies
+
+
+def exchange_of(
+    request: Sequence[Buffer], read: Callable[[Connection], T], asking: bool
+) -> Callable[[Connection], T]:
+    """Send a request, after ASKING where a server demanded it, and read its answer."""
+
+    def exchange(connection: Connection) -> T:
+        connection.send([ASKING, *request] if asking else request)
+        if asking:
+            connection.read()
+        return read(connection)
+
+    return exchange
+
+
+def ping(connection: Connection) -> None:
+    """See whether a server is there."""
+    connection.send([command(b"PING")])
+    expect(connection.read(), b"PONG")
 
 
 def refusal(reply: ErrorReply) -> TierUnavailableError:

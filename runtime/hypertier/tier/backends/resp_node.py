@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hypertier.errors import TierUnavailableError
+from hypertier.errors import TierError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply, ReplyReader, drop
+from hypertier.tier.circuit import Circuit
 from hypertier.tier.credentials import CredentialSource
 
 T = TypeVar("T")
@@ -125,6 +126,7 @@ class Node:
         self._idle: list[Connection] = []
         self._live: set[Connection] = set()
         self._is_closed = False
+        self.circuit = Circuit()
 
     def call(self, exchange: Callable[[Connection], T], timeout_seconds: float) -> T:
         """Let `exchange` use a connection and return what it returns.
@@ -152,8 +154,56 @@ class Node:
                 self._give_back(connection)
                 return result
         except OSError as error:
-            where = f"{self.address.host}:{self.address.port}"
-            raise TierUnavailableError(f"{where}: {error} (within {timeout_seconds:g} s)") from error
+            raise self._unavailable(error, timeout_seconds) from error
+
+    def start(
+        self, request: Sequence[Buffer], read: Callable[[Connection], T], timeout_seconds: float
+    ) -> Callable[[], T]:
+        """Send now what `call` would; the function that this returns reads, and must be called.
+
+        So several servers work at the same time for one thread. Errors come from that function.
+        """
+        deadline = time.monotonic() + timeout_seconds
+
+        def whole(connection: Connection) -> T:
+            connection.send(request)
+            return read(connection)
+
+        def again() -> T:
+            return self.call(whole, deadline - time.monotonic())
+
+        try:
+            connection = self._borrow(deadline)
+        except (OSError, TierError):
+            return again
+        was_fresh, connection.is_fresh = connection.is_fresh, False
+        try:
+            connection.send(request)
+        except OSError:
+            self._discard(connection)
+            return again
+
+        def finish() -> T:
+            try:
+                result = read(connection)
+            except BaseException as error:
+                self._discard(connection)
+                if not isinstance(error, OSError):
+                    raise
+                if was_fresh or isinstance(error, TimeoutError):
+                    raise self._unavailable(error, timeout_seconds) from error
+                self._drop_idle()
+                return again()
+            self._give_back(connection)
+            return result
+
+        return finish
+
+    def retire(self) -> None:
+        """Close each connection as soon as it is not in use."""
+        with self._lock:
+            self._is_closed = True
+        self._drop_idle()
 
     def close(self) -> None:
         """Break off everything; calls fail from now on."""
@@ -163,6 +213,10 @@ class Node:
         for connection in live:
             connection.abort()
         self._drop_idle()
+
+    def _unavailable(self, error: OSError, timeout_seconds: float) -> TierUnavailableError:
+        where = f"{self.address.host}:{self.address.port}"
+        return TierUnavailableError(f"{where}: {error} (within {timeout_seconds:.3g} s)")
 
     def _borrow(self, deadline: float) -> Connection:
         with self._lock:

@@ -1,0 +1,129 @@
+"""A real cluster: keys are found while slots move and servers go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fakes_tier import RealCluster, eventually
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier.address import parse_l2_url
+from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.slots import key_slot
+from hypertier.tier.credentials import FixedCredentials
+
+SECONDS = 20.0
+KEYS = [b"cluster:%d" % i for i in range(60)]
+
+
+@pytest.fixture
+def cluster() -> Iterator[RealCluster]:
+    with RealCluster() as servers:
+        yield servers
+
+
+@pytest.fixture
+def backend(cluster: RealCluster) -> Iterator[RespBackend]:
+    made = RespBackend(parse_l2_url(cluster.url), FixedCredentials())
+    yield made
+    made.close()
+
+
+def store_all(backend: RespBackend) -> None:
+    for key in KEYS:
+        backend.put(key, [b"value of ", key], 3600, SECONDS)
+
+
+def read(backend: RespBackend, key: bytes) -> bytes | None:
+    target = bytearray(len(b"value of " + key))
+    length = backend.get_into(key, [memoryview(target)], 3600, SECONDS)
+    return None if length is None else bytes(target)
+
+
+def owner(key: bytes) -> int:
+    return next(i for i in (2, 1, 0) if key_slot(key) >= 16_384 * i // 3)
+
+
+def test_keys_are_spread_over_all_servers_and_found(cluster: RealCluster, backend: RespBackend) -> None:
+    store_all(backend)
+
+    found = backend.exists_many([*KEYS, b"cluster:absent"], SECONDS)
+
+    assert found == [True] * len(KEYS) + [False]
+    assert [read(backend, key) for key in KEYS] == [b"value of " + key for key in KEYS]
+    assert all(int(node.ask(b"DBSIZE")[1:]) > 0 for node in cluster.nodes)
+
+
+def test_a_lookup_asks_each_server_once(cluster: RealCluster, backend: RespBackend) -> None:
+    store_all(backend)
+    backend.exists_many(KEYS, SECONDS)
+    before = sum(num_reads(node.ask(b"INFO stats")) for node in cluster.nodes)
+
+    backend.exists_many(KEYS, SECONDS)
+
+    after = sum(num_reads(node.ask(b"INFO stats")) for node in cluster.nodes)
+    own = len(cluster.nodes)  # each INFO is read as well
+    assert after - before - own <= len(cluster.nodes)
+
+
+def num_reads(info: bytes) -> int:
+    return int(info.split(b"total_reads_processed:")[1].split(b"\r\n")[0])
+
+
+def test_while_a_slot_moves_its_keys_are_found_where_they_are(
+    cluster: RealCluster, backend: RespBackend
+) -> None:
+    store_all(backend)
+    key = KEYS[0]
+    source = owner(key)
+    target = (source + 1) % 3
+
+    cluster.begin_to_move(key_slot(key), source, target, [key])
+    found = backend.exists_many(KEYS, SECONDS)
+    value = read(backend, key)
+    backend.put(key, [b"renewed"], 3600, SECONDS)
+
+    assert found == [True] * len(KEYS)
+    assert value == b"value of " + key
+    assert cluster.nodes[target].ask(b"DBSIZE") != b":0\r\n"
+    assert backend.exists_many([key], SECONDS) == [True]
+
+
+def test_slots_that_moved_are_followed(cluster: RealCluster, backend: RespBackend) -> None:
+    store_all(backend)
+
+    for key in KEYS[:20]:
+        if owner(key) != 2:
+            cluster.move(key_slot(key), owner(key), 2)
+
+    assert [read(backend, key) for key in KEYS] == [b"value of " + key for key in KEYS]
+    assert backend.exists_many(KEYS, SECONDS) == [True] * len(KEYS)
+
+
+def test_a_server_that_died_costs_its_own_keys_alone(cluster: RealCluster, backend: RespBackend) -> None:
+    for node in cluster.nodes:
+        node.ask(b"CONFIG SET cluster-require-full-coverage no")
+    store_all(backend)
+
+    cluster.nodes[1].kill()
+    found = [backend.exists_many(KEYS, 2.0) for _ in range(2)]
+
+    expected = [owner(key) != 1 for key in KEYS]
+    assert found == [expected, expected]
+    with pytest.raises(TierUnavailableError):
+        read(backend, next(key for key in KEYS if owner(key) == 1))
+
+
+def test_a_cluster_that_lost_the_named_server_is_still_known(
+    cluster: RealCluster, backend: RespBackend
+) -> None:
+    for node in cluster.nodes:
+        node.ask(b"CONFIG SET cluster-require-full-coverage no")
+    store_all(backend)
+    cluster.nodes[0].kill()
+
+    def found_the_rest() -> bool:
+        return backend.exists_many(KEYS, 2.0) == [owner(key) != 0 for key in KEYS]
+
+    assert eventually(found_the_rest)
