@@ -9,6 +9,8 @@ from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, l2_url
 from hypertier_cdk.charts.names import ROUTER_METRICS_PORT, ROUTER_PORT, Names
 from hypertier_cdk.charts.pods import Object, metadata
 
+# https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/ (read 2026-12-01)
+NODE_LOCAL_DNS = "169.254.20.10/32"
 DEFAULT_L2_PORT = 6379
 ANYWHERE = "0.0.0.0/0"
 METADATA_SERVICE = "169.254.169.254/32"
@@ -73,12 +75,14 @@ def _networks(inputs: ChartInputs) -> list[Object]:
 
 
 def _dns() -> Object:
+    """CoreDNS, or NodeLocal DNSCache where it stands in between."""
     return {
         "to": [
             {
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
                 "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-            }
+            },
+            {"ipBlock": {"cidr": NODE_LOCAL_DNS}},
         ],
         "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
     }
