@@ -1,4 +1,4 @@
-"""The stack that tells: alarms, and where they ring."""
+"""The stack that tells: alarms, where they ring, and dashboards."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from hypertier.spec.deployment import Deployment
-from hypertier_cdk import CacheUtilizationScaling, EndpointAlarms
+from hypertier_cdk import CacheStore, CacheUtilizationScaling, EndpointAlarms, EndpointDashboard
 from hypertier_cdk.charts.exporter import is_exported
 
 
 class OperationsStack(cdk.Stack):
-    """Alarms for each endpoint that hypertier serves itself; all ring at one topic.
+    """Alarms and a dashboard for each endpoint that hypertier serves itself; all alarms ring at one topic.
 
     Attributes:
         topic: subscribe to it whoever is to be woken.
@@ -31,6 +31,7 @@ class OperationsStack(cdk.Stack):
         *,
         deployment: Deployment,
         scalings: Mapping[str, CacheUtilizationScaling],
+        store: CacheStore | None,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: operation", **options)
@@ -45,6 +46,11 @@ class OperationsStack(cdk.Stack):
         )
         self.topic = sns.Topic(self, "Alarms", master_key=key, enforce_ssl=True)
         ring = actions.SnsAction(self.topic)
+        exported = [
+            endpoint
+            for endpoint in deployment.endpoints
+            if deployment.serving == "selfhosted" and is_exported(endpoint)
+        ]
         self.alarms = [
             EndpointAlarms(
                 self,
@@ -54,8 +60,15 @@ class OperationsStack(cdk.Stack):
                 cached=endpoint.kv_cache.l1_enabled or endpoint.kv_cache.l2_enabled,
                 scaling=scalings.get(endpoint.name),
             )
-            for endpoint in deployment.endpoints
-            if deployment.serving == "selfhosted" and is_exported(endpoint)
+            for endpoint in exported
         ]
-        for alarms in self.alarms:
+        for endpoint, alarms in zip(exported, self.alarms, strict=True):
             alarms.notify(ring)
+            EndpointDashboard(
+                self,
+                f"Dashboard-{endpoint.name}",
+                endpoint=endpoint.name,
+                alarms=alarms.alarms,
+                store=store if endpoint.kv_cache.l2_backend == "redis" else None,
+                scaling=scalings.get(endpoint.name),
+            )

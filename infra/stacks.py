@@ -73,6 +73,11 @@ def _add(app: cdk.App, deployment: Deployment) -> None:
         env=env,
     )
     operations = OperationsStack(
-        app, f"{name}-operations", deployment=deployment, scalings=serving.scalings, env=env
+        app,
+        f"{name}-operations",
+        deployment=deployment,
+        scalings=serving.scalings,
+        store=serving.store,
+        env=env,
     )
     operations.add_stack_dependency(serving)

@@ -15,6 +15,7 @@ _MODULES = {
     "ChartInputs": "hypertier_cdk.charts.inputs",
     "EndpointAlarms": "hypertier_cdk.alarms",
     "EndpointChart": "hypertier_cdk.charts.endpoint",
+    "EndpointDashboard": "hypertier_cdk.dashboard",
     "HyperPodCluster": "hypertier_cdk.cluster",
     "InferenceEndpoint": "hypertier_cdk.endpoint",
     "InstanceGroup": "hypertier_cdk.instance_group",

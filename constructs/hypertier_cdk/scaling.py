@@ -53,6 +53,7 @@ class CacheUtilizationScaling(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         _check(min_replicas, max_replicas, metric, high, low)
+        self.high, self.low = high, low
         stack = cdk.Stack.of(self)
         cooldown = cooldown or cdk.Duration.minutes(10)
 

@@ -1,0 +1,87 @@
+"""The dashboard shows every series that the exporter writes, and nothing that nobody writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fakes_templates import new_stack, template_of, the
+
+from hypertier.exporter.metrics import SERIES
+from hypertier_cdk import CacheStore, EndpointAlarms, EndpointDashboard, Network
+from hypertier_cdk.review.templates import strings_in, text_of
+
+
+def body(**options: Any) -> dict[str, Any]:
+    """The dashboard as CloudWatch gets it; values of the deployment stand as `${Id}`."""
+    stack = new_stack()
+    if options.pop("with_store", False):
+        options["store"] = CacheStore(
+            stack,
+            "L2",
+            vpc=Network(stack, "Network").vpc,
+            bandwidth_bytes_per_second=10**9,
+            size_bytes=2**30,
+        )
+    if options.pop("with_alarms", False):
+        options["alarms"] = EndpointAlarms(stack, "Alarms", endpoint="llama", replicas=1, cached=True).alarms
+    EndpointDashboard(stack, "Board", endpoint="llama", **options)
+    found: dict[str, Any] = json.loads(
+        text_of(the(template_of(stack), "AWS::CloudWatch::Dashboard")["DashboardBody"])
+    )
+    return found
+
+
+def series(found: dict[str, Any]) -> set[str]:
+    """The names of the exporter's series in all graphs."""
+    return {
+        metric[1]
+        for widget in found["widgets"]
+        for metric in widget["properties"].get("metrics", ())
+        if metric[0] == "Hypertier"
+    }
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Any]:
+    return body()
+
+
+def test_every_series_of_the_exporter_is_shown(plain: dict[str, Any]) -> None:
+    assert series(plain) == {entry.name for entry in SERIES}
+
+
+def test_every_series_is_of_this_endpoint(plain: dict[str, Any]) -> None:
+    for widget in plain["widgets"]:
+        for metric in widget["properties"].get("metrics", ()):
+            assert metric[2:4] == ["Endpoint", "llama"]
+
+
+def test_a_ratio_is_drawn_from_0_to_1(plain: dict[str, Any]) -> None:
+    axes = {
+        widget["properties"]["title"]: widget["properties"]["yAxis"]["left"]
+        for widget in plain["widgets"]
+        if widget["type"] == "metric"
+    }
+
+    assert axes["Cache in use"]["max"] == 1
+    assert "max" not in axes["Requests waiting"]
+
+
+def test_no_row_is_wider_than_the_dashboard(plain: dict[str, Any]) -> None:
+    assert all(widget["x"] + widget["width"] <= 24 for widget in plain["widgets"])
+
+
+def test_the_store_s_nodes_are_found_by_its_name() -> None:
+    searches = [text for text in strings_in(body(with_store=True)) if text.startswith(("SUM", "MAX"))]
+
+    assert len(searches) == 4
+    assert all("SEARCH('{AWS/ElastiCache,CacheClusterId,CacheNodeId}" in text for text in searches)
+    assert all("${L2" in text for text in searches)
+
+
+def test_the_alarms_stand_on_top() -> None:
+    first = [widget["type"] for widget in body(with_alarms=True)["widgets"]][:2]
+
+    assert first == ["text", "alarm"]
