@@ -18,8 +18,10 @@ _MODULES = {
     "EndpointDashboard": "hypertier_cdk.dashboard",
     "HyperPodCluster": "hypertier_cdk.cluster",
     "InferenceEndpoint": "hypertier_cdk.endpoint",
+    "InferenceOperator": "hypertier_cdk.operator_addon",
     "InstanceGroup": "hypertier_cdk.instance_group",
     "Network": "hypertier_cdk.network",
+    "Observability": "hypertier_cdk.observability",
     "TieredStorage": "hypertier_cdk.tiered_storage",
 }
 

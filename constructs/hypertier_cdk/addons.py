@@ -93,17 +93,10 @@ class ClusterAddons(Construct):
         *,
         role: iam.IRole | None = None,
         configuration: Mapping[str, Any] | None = None,
-        pod_identity: Mapping[str, iam.IRole] | None = None,
         after: Sequence[IDependable] = (),
     ) -> eks.CfnAddon:
         """The add-on of that name, made when it is asked for the first time."""
-        return self._made.get(name) or self._add(
-            name, role=role, configuration=configuration, pod_identity=pod_identity, after=after
-        )
-
-    def has(self, name: str) -> bool:
-        """Whether the add-on was made."""
-        return name in self._made
+        return self._made.get(name) or self._add(name, role=role, configuration=configuration, after=after)
 
     def _add(
         self,
@@ -111,7 +104,6 @@ class ClusterAddons(Construct):
         *,
         role: iam.IRole | None = None,
         configuration: Mapping[str, Any] | None = None,
-        pod_identity: Mapping[str, iam.IRole] | None = None,
         after: Sequence[IDependable] = (),
     ) -> eks.CfnAddon:
         self._made[name] = new_addon(
@@ -122,7 +114,6 @@ class ClusterAddons(Construct):
             version=self._versions.get(name),
             role=role,
             configuration=configuration,
-            pod_identity=pod_identity,
             after=[*self._nodes_ready, *after],
         )
         return self._made[name]

@@ -192,11 +192,8 @@ class HyperPodCluster(Construct):
         association.node.add_dependency(*self.addons.before_nodes)
         return role
 
-    def read_bucket(self, bucket_name: str) -> IDependable:
-        """Let pods mount this S3 bucket for reading; depend on what comes back to be able to.
-
-        The driver has one role for all pods, so every pod can mount what one of them may.
-        """
+    def s3_driver(self) -> eks.CfnAddon:
+        """The driver that mounts S3 buckets, with a role that may read none yet."""
         if self._s3_role is None:
             self._s3_role = service_account_role(
                 self,
@@ -206,12 +203,21 @@ class HyperPodCluster(Construct):
                 service_account="s3-csi-driver-sa",
                 description="mounts S3 buckets for pods",
             )
+        # GPU nodes are tainted; weights are mounted there.
+        everywhere = {"node": {"tolerateAllTaints": True}}
+        return self.addons.add(S3_DRIVER, role=self._s3_role, configuration=everywhere, after=[self._s3_role])
+
+    def read_bucket(self, bucket_name: str) -> IDependable:
+        """Let pods mount this S3 bucket for reading; depend on what comes back to be able to.
+
+        The driver has one role for all pods, so every pod can mount what one of them may.
+        """
+        driver = self.s3_driver()
+        assert self._s3_role is not None
         bucket = f"arn:{cdk.Stack.of(self).partition}:s3:::{bucket_name}"
         self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket]))
         self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"{bucket}/*"]))
-        # GPU nodes are tainted; weights are mounted there.
-        driver = {"node": {"tolerateAllTaints": True}}
-        return self.addons.add(S3_DRIVER, role=self._s3_role, configuration=driver, after=[self._s3_role])
+        return driver
 
     def mount_fsx(self) -> IDependable:
         """Let pods mount FSx for Lustre file systems that exist; depend on what comes back to be able to."""

@@ -1,0 +1,143 @@
+"""What the load balancer controller of HyperPod's inference operator may do. Plain data.
+
+The actions are those of the controller's own policy for v2.13, without what an internal load balancer with a
+certificate of ACM never uses (Cognito, WAF Classic, Outposts). What it changes it must have made itself: it
+tags all that it makes with the cluster's name, and each change asks for that tag.
+https://github.com/kubernetes-sigs/aws-load-balancer-controller/blob/v2.13.0/docs/install/iam_policy.json
+(read 2026-12-01)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+CLUSTER_TAG = "elbv2.k8s.aws/cluster"
+OWN = {"Null": {f"aws:ResourceTag/{CLUSTER_TAG}": "false"}}
+TAGGED_AS_OWN = {"Null": {f"aws:RequestTag/{CLUSTER_TAG}": "false"}}
+
+DESCRIBE = (
+    "acm:DescribeCertificate",
+    "acm:ListCertificates",
+    "ec2:DescribeAccountAttributes",
+    "ec2:DescribeAddresses",
+    "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeInstances",
+    "ec2:DescribeInternetGateways",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeTags",
+    "ec2:DescribeVpcPeeringConnections",
+    "ec2:DescribeVpcs",
+    "ec2:GetSecurityGroupsForVpc",
+    "elasticloadbalancing:DescribeCapacityReservation",
+    "elasticloadbalancing:DescribeListenerAttributes",
+    "elasticloadbalancing:DescribeListenerCertificates",
+    "elasticloadbalancing:DescribeListeners",
+    "elasticloadbalancing:DescribeLoadBalancerAttributes",
+    "elasticloadbalancing:DescribeLoadBalancers",
+    "elasticloadbalancing:DescribeRules",
+    "elasticloadbalancing:DescribeSSLPolicies",
+    "elasticloadbalancing:DescribeTags",
+    "elasticloadbalancing:DescribeTargetGroupAttributes",
+    "elasticloadbalancing:DescribeTargetGroups",
+    "elasticloadbalancing:DescribeTargetHealth",
+    "elasticloadbalancing:DescribeTrustStores",
+    "shield:GetSubscriptionState",
+    "wafv2:GetWebACL",
+    "wafv2:GetWebACLForResource",
+)
+MAKING = ("CreateLoadBalancer", "CreateTargetGroup")
+CHANGE_OWN = (
+    "elasticloadbalancing:AddTags",
+    "elasticloadbalancing:DeleteLoadBalancer",
+    "elasticloadbalancing:DeleteTargetGroup",
+    "elasticloadbalancing:ModifyCapacityReservation",
+    "elasticloadbalancing:ModifyListenerAttributes",
+    "elasticloadbalancing:ModifyLoadBalancerAttributes",
+    "elasticloadbalancing:ModifyTargetGroup",
+    "elasticloadbalancing:ModifyTargetGroupAttributes",
+    "elasticloadbalancing:RemoveTags",
+    "elasticloadbalancing:SetIpAddressType",
+    "elasticloadbalancing:SetSecurityGroups",
+    "elasticloadbalancing:SetSubnets",
+)
+RULES_OF_LISTENERS = (
+    "elasticloadbalancing:AddListenerCertificates",
+    "elasticloadbalancing:CreateListener",
+    "elasticloadbalancing:CreateRule",
+    "elasticloadbalancing:DeleteListener",
+    "elasticloadbalancing:DeleteRule",
+    "elasticloadbalancing:ModifyListener",
+    "elasticloadbalancing:ModifyRule",
+    "elasticloadbalancing:RemoveListenerCertificates",
+    "elasticloadbalancing:SetRulePriorities",
+    "elasticloadbalancing:SetWebAcl",
+)
+
+
+def load_balancer_statements(partition: str, region: str, account: str, vpc_arn: str) -> list[dict[str, Any]]:
+    """The policy's statements, in the shape of IAM's JSON."""
+    ec2 = f"arn:{partition}:ec2:{region}:{account}"
+    elb = f"arn:{partition}:elasticloadbalancing:{region}:{account}"
+    security_groups = f"{ec2}:security-group/*"
+    return [
+        _allow("Describe", DESCRIBE, "*"),
+        _allow(
+            "LinkedRole",
+            ("iam:CreateServiceLinkedRole",),
+            f"arn:{partition}:iam::{account}:role/aws-service-role/elasticloadbalancing.amazonaws.com/*",
+            {"StringEquals": {"iam:AWSServiceName": "elasticloadbalancing.amazonaws.com"}},
+        ),
+        _allow("MakeGroups", ("ec2:CreateSecurityGroup",), [security_groups, vpc_arn]),
+        _allow(
+            "TagNewGroups",
+            ("ec2:CreateTags",),
+            security_groups,
+            TAGGED_AS_OWN | {"StringEquals": {"ec2:CreateAction": "CreateSecurityGroup"}},
+        ),
+        _allow("TagOwnGroups", ("ec2:CreateTags", "ec2:DeleteTags"), security_groups, OWN),
+        _allow("DeleteOwnGroups", ("ec2:DeleteSecurityGroup",), security_groups, OWN),
+        # The nodes' group too, which the controller did not make: it lets the load balancer reach the pods.
+        _allow(
+            "OpenGroups",
+            ("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"),
+            security_groups,
+        ),
+        _allow(
+            "MakeBalancers",
+            tuple(f"elasticloadbalancing:{making}" for making in MAKING),
+            [f"{elb}:loadbalancer/*", f"{elb}:targetgroup/*"],
+            TAGGED_AS_OWN,
+        ),
+        _allow(
+            "TagNewBalancers",
+            ("elasticloadbalancing:AddTags",),
+            [f"{elb}:loadbalancer/*", f"{elb}:targetgroup/*"],
+            TAGGED_AS_OWN
+            | {
+                "StringEquals": {
+                    "elasticloadbalancing:CreateAction": ["CreateLoadBalancer", "CreateTargetGroup"]
+                }
+            },
+        ),
+        _allow("ChangeOwn", CHANGE_OWN, [f"{elb}:loadbalancer/*", f"{elb}:targetgroup/*"], OWN),
+        _allow(
+            "ChangeListeners",
+            (*RULES_OF_LISTENERS, "elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"),
+            [f"{elb}:loadbalancer/*", f"{elb}:listener/*", f"{elb}:listener-rule/*"],
+        ),
+        _allow(
+            "Register",
+            ("elasticloadbalancing:DeregisterTargets", "elasticloadbalancing:RegisterTargets"),
+            f"{elb}:targetgroup/*/*",
+        ),
+    ]
+
+
+def _allow(
+    sid: str, actions: tuple[str, ...], resource: str | list[str], condition: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    statement: dict[str, Any] = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": resource}
+    return statement | ({"Condition": condition} if condition else {})

@@ -1,0 +1,246 @@
+"""AWS's HyperPod Inference Operator as an EKS add-on, with all that it must find when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct, IDependable
+
+from hypertier.errors import ConfigError
+from hypertier_cdk.addons import CERT_MANAGER, METRICS_SERVER, new_addon
+from hypertier_cdk.cluster import HyperPodCluster
+from hypertier_cdk.load_balancer_policy import load_balancer_statements
+from hypertier_cdk.roles import service_account_role
+
+ADDON = "amazon-sagemaker-hyperpod-inference"
+NAMESPACE = "hyperpod-inference-system"
+# The operator's release and the add-on's that carries it.
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-inference-release-notes.html
+# (read 2026-12-01)
+ADDON_VERSIONS = {
+    "3.0": "v1.0.0-eksbuild.1",
+    "3.1": "v1.2.0-eksbuild.1",
+    "3.2": "v1.3.0-eksbuild.1",
+    "3.3": "v1.4.0-eksbuild.1",
+    "3.4": "v1.5.0-eksbuild.1",
+    "3.6": "v2.0.0-eksbuild.2",
+    "3.7": "v2.1.0-eksbuild.1",
+}
+# Demanded by AWS's managed policy, which names roles and buckets by their beginnings.
+ROLE_PREFIX = "SageMakerHyperPodInference"
+BUCKET_PREFIX = "hyperpod-tls"
+# Regions whose registries hold the operator's images, from the operator's own chart (2.2.2).
+REGIONS = (
+    "ap-northeast-1",
+    "ap-south-1",
+    "ap-southeast-1",
+    "ap-southeast-2",
+    "ap-southeast-3",
+    "ap-southeast-4",
+    "eu-central-1",
+    "eu-north-1",
+    "eu-south-2",
+    "eu-west-1",
+    "eu-west-2",
+    "sa-east-1",
+    "us-east-1",
+    "us-east-2",
+    "us-west-1",
+    "us-west-2",
+)
+
+
+class InferenceOperator(Construct):
+    """The operator, its four prerequisites, its roles, and the bucket for its certificates.
+
+    It comes after the first nodes, since its pods need one, and after everything that it looks for when it
+    starts. When a stack is deleted it goes last: an endpoint that outlives its operator can never be deleted.
+    `read_buckets` names the buckets that hold model weights.
+
+    Attributes:
+        ready: what an endpoint depends on.
+        role: the operator's own.
+        tls_bucket: where the operator leaves its certificates.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        cluster: HyperPodCluster,
+        version: str = "3.7",
+        read_buckets: Sequence[str] = (),
+        gated_models: bool = False,
+        custom_domains: bool = False,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        stack = cdk.Stack.of(self)
+        _check(version, stack.region)
+        cluster.network.reach("operator")
+
+        drivers = [cluster.read_bucket(bucket) for bucket in read_buckets] or [cluster.s3_driver()]
+        prerequisites: list[IDependable] = [
+            *drivers,
+            cluster.mount_fsx(),
+            cluster.addons.add(CERT_MANAGER),
+            cluster.addons.add(METRICS_SERVER),
+        ]
+        self.tls_bucket = self._new_bucket()
+        self.role = self._new_role(cluster, custom_domains)
+        self.load_balancer_role = self._new_load_balancer_role(cluster)
+        self.autoscaler_role = self._new_autoscaler_role(cluster)
+        self.gated_model_role = self._new_gated_model_role(cluster) if gated_models else None
+        roles = [self.role, self.load_balancer_role, self.autoscaler_role]
+        configuration = {
+            "executionRoleArn": self.role.role_arn,
+            "tlsCertificateS3Bucket": self.tls_bucket.bucket_name,
+            "hyperpodClusterArn": cluster.cluster_arn,
+            "alb": {
+                "enabled": True,
+                "serviceAccount": {"create": True, "roleArn": self.load_balancer_role.role_arn},
+            },
+            "keda": {
+                "enabled": True,
+                "auth": {
+                    "aws": {"irsa": {"enabled": True, "roleArn": self.autoscaler_role.role_arn}},
+                },
+            },
+        }
+        if self.gated_model_role is not None:
+            configuration["jumpstartGatedModelDownloadRoleArn"] = self.gated_model_role.role_arn
+            roles.append(self.gated_model_role)
+        self.resource = new_addon(
+            self,
+            "Addon",
+            cluster=cluster.eks_cluster,
+            name=ADDON,
+            version=ADDON_VERSIONS[version],
+            configuration=configuration,
+            after=[cluster.nodes_ready, *prerequisites, *roles, self.tls_bucket],
+        )
+        self.ready: IDependable = self.resource
+
+    def _new_bucket(self) -> s3.Bucket:
+        stack = cdk.Stack.of(self)
+        own = cdk.Names.unique_resource_name(self, max_length=20, separator="-").lower()
+        return s3.Bucket(
+            self,
+            "Certificates",
+            bucket_name=f"{BUCKET_PREFIX}-{stack.account}-{stack.region}-{own}",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            versioned=True,
+            removal_policy=cdk.RemovalPolicy.RETAIN,
+        )
+
+    def _new_role(self, cluster: HyperPodCluster, custom_domains: bool) -> iam.Role:
+        stack = cdk.Stack.of(self)
+        own = cdk.Names.unique_resource_name(self, max_length=20, separator="-")
+        role = service_account_role(
+            self,
+            "Role",
+            cluster=cluster.eks_cluster,
+            namespace=NAMESPACE,
+            service_account="hyperpod-inference-controller-manager",
+            description="HyperPod Inference Operator",
+            # IAM is global: the Region tells this role from the same stack's elsewhere.
+            role_name=f"{ROLE_PREFIX}-{own}-{stack.region}",
+            also_trusted=[iam.ServicePrincipal("sagemaker.amazonaws.com")],
+            managed_policies=[
+                iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerHyperPodInferenceAccess")
+            ],
+        )
+        if custom_domains:
+            certificates = stack.format_arn(service="acm", resource="certificate", resource_name="*")
+            role.add_to_policy(
+                iam.PolicyStatement(
+                    sid="Certificates",
+                    actions=["acm:DescribeCertificate", "acm:GetCertificate"],
+                    resources=[certificates],
+                )
+            )
+            role.add_to_policy(
+                iam.PolicyStatement(
+                    sid="Records",
+                    actions=["route53:ChangeResourceRecordSets", "route53:ListResourceRecordSets"],
+                    resources=[f"arn:{stack.partition}:route53:::hostedzone/*"],
+                )
+            )
+        return role
+
+    def _new_load_balancer_role(self, cluster: HyperPodCluster) -> iam.Role:
+        stack = cdk.Stack.of(self)
+        role = service_account_role(
+            self,
+            "LoadBalancerRole",
+            cluster=cluster.eks_cluster,
+            namespace=NAMESPACE,
+            service_account="aws-load-balancer-controller",
+            description="load balancers of the HyperPod Inference Operator",
+        )
+        vpc_arn = stack.format_arn(service="ec2", resource="vpc", resource_name=cluster.network.vpc.vpc_id)
+        for statement in load_balancer_statements(stack.partition, stack.region, stack.account, vpc_arn):
+            role.add_to_policy(iam.PolicyStatement.from_json(statement))
+        return role
+
+    def _new_autoscaler_role(self, cluster: HyperPodCluster) -> iam.Role:
+        stack = cdk.Stack.of(self)
+        role = service_account_role(
+            self,
+            "AutoscalerRole",
+            cluster=cluster.eks_cluster,
+            namespace=NAMESPACE,
+            service_account="keda-operator",
+            description="KEDA of the HyperPod Inference Operator",
+        )
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="CloudWatch",  # its read calls know no resource
+                actions=[
+                    "cloudwatch:GetMetricData",
+                    "cloudwatch:GetMetricStatistics",
+                    "cloudwatch:ListMetrics",
+                ],
+                resources=["*"],
+            )
+        )
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="Prometheus",
+                actions=["aps:GetLabels", "aps:GetMetricMetadata", "aps:GetSeries", "aps:QueryMetrics"],
+                resources=[stack.format_arn(service="aps", resource="workspace", resource_name="*")],
+            )
+        )
+        return role
+
+    def _new_gated_model_role(self, cluster: HyperPodCluster) -> iam.Role:
+        return service_account_role(
+            self,
+            "GatedModelRole",
+            cluster=cluster.eks_cluster,
+            namespace="*",
+            service_account="hyperpod-inference-service-account*",
+            description="downloads gated JumpStart models",
+            also_trusted=[iam.ServicePrincipal("sagemaker.amazonaws.com")],
+            managed_policies=[
+                iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerHyperPodGatedModelAccess")
+            ],
+        )
+
+
+def _check(version: str, region: str) -> None:
+    if version not in ADDON_VERSIONS:
+        raise ConfigError(
+            "operator.version", version, f"a release that is an add-on: {', '.join(ADDON_VERSIONS)}"
+        )
+    if not cdk.Token.is_unresolved(region) and region not in REGIONS:
+        raise ConfigError(
+            "region",
+            region,
+            f"a Region that has the operator's images: {', '.join(REGIONS)}; or serving: selfhosted",
+        )
