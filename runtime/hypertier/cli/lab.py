@@ -27,13 +27,19 @@ def command() -> None:
     help="vllm, a real one on CPUs, or simulated: real caches, made-up words.",
 )
 @click.option("--replicas", default=2, show_default=True, help="Engines to start, 1 to 8.")
-def up(file: Path, engine: str, replicas: int) -> None:
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="NAME",
+    help="An argument or variable of the manifests to leave out, such as --enable-lora; repeatable.",
+)
+def up(file: Path, engine: str, replicas: int, without: tuple[str, ...]) -> None:
     """Start engines, router and an embedded Valkey; they run until `hypertier lab down`."""
     from hypertier.lab.interrupts import ended_by_signals
     from hypertier.lab.lab import prepare_lab, render_file
 
     name, objects = render_file(file)
-    lab = prepare_lab(objects, name, engine, replicas, click.echo)
+    lab = prepare_lab(objects, name, engine, replicas, click.echo, without=without)
     try:
         with ended_by_signals():
             lab.up()

@@ -173,6 +173,7 @@ def prepare_lab(
     replicas: int,
     say: Say,
     *,
+    without: Sequence[str] = (),
     brief: bool = False,
 ) -> Lab:
     """Plan a lab for rendered objects; nothing is started yet.
@@ -194,6 +195,7 @@ def prepare_lab(
         engine_command=engine_command(engine),
         router_command=(str(Path(sys.executable).with_name("hypertier")),),
         l1_bytes=l1_bytes(replicas),
+        without=tuple(without),
         l2_password=secrets.token_urlsafe(24),
     )
     plan = plan_lab(endpoint, settings, os.environ)

@@ -6,7 +6,7 @@ What stands in no list here is not understood, and the lab refuses to start rath
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypertier.lab.arguments import Option, edit_json
 MIB = 2**20
 SECRET = "***"
 SHOWN_CHARACTERS = 30
+LEFT_OUT = "left out by --without"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,21 @@ class Overlay:
     kept_options: frozenset[str]
     env: tuple[Rule, ...]
     kept_env: frozenset[str]
+
+    def without(self, names: Collection[str]) -> Overlay:
+        """Leave further options (`--name`) and variables out, whatever the rules said of them."""
+        return Overlay(
+            options=rules_without(self.options, [name for name in names if name.startswith("-")]),
+            kept_options=self.kept_options - frozenset(names),
+            env=rules_without(self.env, [name for name in names if not name.startswith("-")]),
+            kept_env=self.kept_env - frozenset(names),
+        )
+
+
+def rules_without(rules: Iterable[Rule], names: Sequence[str]) -> tuple[Rule, ...]:
+    """Replace the rules for these settings by ones that remove them."""
+    others = (rule for rule in rules if rule.setting.partition(".")[0] not in names)
+    return (*others, *(Rule(name, None, LEFT_OUT, only_if_set=True) for name in names))
 
 
 NO_GPU = "there is no GPU here"
@@ -216,7 +232,7 @@ def lay_over_options(
     known = overlay.kept_options | rules.keys()
     for option in options:
         if option.name not in known:
-            raise not_understood(f"{container}: {option.name}", option.text, "argument", known)
+            raise not_understood(f"{container}: {option.name}", option.text, option.name)
     result = list(options)
     differences: list[Difference] = []
     for rule in overlay.options:
@@ -256,15 +272,16 @@ def lay_over_env(
     known = overlay.kept_env | rules.keys()
     for name, value in env.items():
         if name not in known:
-            raise not_understood(f"{container}: env {name}", value, "environment variable", known)
+            got = "from the cluster" if value is None else SECRET  # it may be one
+            raise not_understood(f"{container}: env {name}", got, name)
         if value is None and name not in rules:
-            raise ConfigError(f"{container}: env {name}", "valueFrom", "a value: here is no cluster to ask")
+            raise not_understood(f"{container}: env {name}", "from the cluster", name)
     result = {name: value for name, value in env.items() if value is not None}
     differences: list[Difference] = []
     for rule in overlay.env:
         if rule.only_if_set and rule.setting not in env:
             continue
-        here = None if rule.here is None else rule.here.format_map(vars(place))
+        here = None if rule.here is None else rule.here.format_map(vars(place)) or None
         rendered = env.get(rule.setting, None) if rule.setting in env else None
         if rule.setting in env and rendered is None:
             rendered = "from the cluster"
@@ -284,10 +301,13 @@ def note(differences: list[Difference], rule: Rule, rendered: str | None, here: 
     differences.append(Difference(rule.setting, rendered, here, rule.why))
 
 
-def not_understood(setting: str, got: str | None, kind: str, known: Iterable[str]) -> ConfigError:
+def not_understood(setting: str, got: str | None, name: str) -> ConfigError:
     """The error for what stands in no list."""
     return ConfigError(
-        setting, got, f"an {kind} that the lab knows what to do with here: " + ", ".join(sorted(known))
+        setting,
+        got,
+        "nothing, or a setting that the lab knows how to carry over to this machine "
+        f"(docs/lab.md): leave it out with --without {name}",
     )
 
 

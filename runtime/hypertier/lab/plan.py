@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hypertier.errors import ConfigError
-from hypertier.lab.overlay import MIB, Difference, Place
+from hypertier.lab.overlay import ENGINE, LEFT_OUT, MIB, ROUTER, Difference, Place
 from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.translate import (
     RenderedEndpoint,
@@ -28,6 +28,7 @@ class LabSettings:
     """What is asked of the lab: which engine, how many replicas of it, and the ports of 127.0.0.1 to use.
 
     `ports` are one for the router, one for Valkey, one for the router's metrics, and one per replica.
+    `without` names options and variables of the containers to leave out.
     """
 
     engine: str
@@ -37,6 +38,7 @@ class LabSettings:
     engine_command: tuple[str, ...]
     router_command: tuple[str, ...]
     l1_bytes: int = LARGEST_L1_BYTES
+    without: tuple[str, ...] = ()
     l2_password: str = field(default="", repr=False)
 
 
@@ -98,10 +100,15 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
             served_model_name=model_name,
             l1_bytes=settings.l1_bytes,
             l2_port=l2_port,
-            l2_password=settings.l2_password,
+            l2_password=settings.l2_password if has_l2 else "",
         )
         spec, changes = engine_process(
-            endpoint.engine, place, f"engine-{number}", settings.engine_command, base_env
+            endpoint.engine,
+            place,
+            f"engine-{number}",
+            settings.engine_command,
+            base_env,
+            ENGINE.without(settings.without),
         )
         engines.append(spec)
         differences += changes if number == 0 else [c for c in changes if c not in differences]
@@ -110,7 +117,10 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
         Place(port=router_port, replica_urls=replica_urls, metrics_port=metrics_port),
         settings.router_command,
         base_env,
+        ROUTER.without(settings.without),
     )
+    differences += changes
+    check_left_out(settings.without, differences)
     has_metrics_port = "--metrics-port" in router.argv
     if endpoint.router.replicas != 1:
         differences.append(
@@ -124,9 +134,21 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
         router_url=f"http://127.0.0.1:{router_port}",
         router_metrics_url=f"http://127.0.0.1:{metrics_port if has_metrics_port else router_port}",
         replica_urls=replica_urls,
-        differences=(*differences, *changes),
+        differences=tuple(differences),
         left_out=endpoint.left_out,
     )
+
+
+def check_left_out(names: Sequence[str], differences: Sequence[Difference]) -> None:
+    """Refuse to leave out what is not there.
+
+    Raises:
+        ConfigError: the name is misspelled, or the setting is not in the manifests.
+    """
+    settings = {each.setting for each in differences if each.why == LEFT_OUT}
+    for name in names:
+        if name not in settings:
+            raise ConfigError("--without", name, "an argument or variable of the rendered engine or router")
 
 
 def l1_bytes_for(free_shm_bytes: int, replicas: int) -> int:

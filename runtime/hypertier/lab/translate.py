@@ -116,28 +116,37 @@ def served_model_name(engine: Container) -> str:
 
 
 def engine_process(
-    engine: Container, place: Place, name: str, python: Sequence[str], base_env: Mapping[str, str]
+    engine: Container,
+    place: Place,
+    name: str,
+    python: Sequence[str],
+    base_env: Mapping[str, str],
+    overlay: Overlay = ENGINE,
 ) -> tuple[ProcessSpec, list[Difference]]:
     """One replica's process; `python` runs what follows `python3` in the manifest."""
     positional, options = parse_options(engine.arguments)
     options, model = without_model(options, positional)
     first = Difference("MODEL", model, place.model_directory, "a small Llama made on the spot")
-    env, env_differences = laid_env(ENGINE, engine, place)
-    options, differences = lay_over_options(ENGINE, expand(options, env), place, engine.name)
+    env, env_differences = laid_env(overlay, engine, place)
+    options, differences = lay_over_options(overlay, expand(options, env), place, engine.name)
     argv = (*python, "serve", place.model_directory, *format_options(options))
     spec = ProcessSpec(name, argv, f"http://127.0.0.1:{place.port}/health", {**base_env, **env})
     return spec, [first, *differences, *env_differences]
 
 
 def router_process(
-    router: Container, place: Place, command: Sequence[str], base_env: Mapping[str, str]
+    router: Container,
+    place: Place,
+    command: Sequence[str],
+    base_env: Mapping[str, str],
+    overlay: Overlay = ROUTER,
 ) -> tuple[ProcessSpec, list[Difference]]:
     """The router's process; `command` runs what follows `hypertier` in the manifest."""
     positional, options = parse_options(router.arguments)
     if positional:
         raise ConfigError(f"{router.name}: args", " ".join(positional), "options alone")
-    env, env_differences = laid_env(ROUTER, router, place)
-    options, differences = lay_over_options(ROUTER, expand(options, env), place, router.name)
+    env, env_differences = laid_env(overlay, router, place)
+    options, differences = lay_over_options(overlay, expand(options, env), place, router.name)
     replicas = tuple(Option("--replica", (url,)) for url in place.replica_urls)
     why = "there is no DNS of a cluster here; the replicas are named"
     differences += [Difference("--replica", None, url, why) for url in place.replica_urls]

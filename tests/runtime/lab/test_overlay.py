@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from hypertier.lab.overlay import (
     Overlay,
     Place,
     Rule,
+    lay_over_env,
     lay_over_options,
     summary,
     table,
@@ -86,3 +88,24 @@ def test_the_summary_has_what_the_manifest_set_once_by_reason() -> None:
         "--port 80 -> 1234, --host 0.0.0.0 -> 127.0.0.1: one machine",
         "b 1 -> -: why not",
     ]
+
+
+@pytest.mark.parametrize("name", ["--seed", "--port", "--strange"])
+def test_what_is_to_be_left_out_goes_whatever_the_rules_say(name: str) -> None:
+    given_options = [Option("--port", ("80",)), Option("--seed", ("1",)), Option("--strange", ("2",))]
+    without = SOME_RULES.without({"--strange", name})
+
+    options, differences = lay_over_options(without, given_options, PLACE, "c")
+
+    assert {"--strange", name} & {option.name for option in options} == set()
+    left_out = {each.setting for each in differences if each.why == "left out by --without"}
+    assert left_out == {"--strange", name}
+
+
+def test_a_variable_can_be_left_out_too() -> None:
+    without = SOME_RULES.without(["STRANGE"])
+
+    assert lay_over_env(without, {"STRANGE": None}, PLACE, "c") == (
+        {},
+        [Difference("STRANGE", "from the cluster", None, "left out by --without")],
+    )
