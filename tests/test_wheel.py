@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -54,8 +56,16 @@ def foreign_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def run(python: Path, code: str, cwd: Path) -> str:
+    """What `code` prints, run outside the checkout; CDK apps in it write to `cwd`/cdk.out."""
+    quiet = {"JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20", "CDK_VALIDATION": "false"}
     done = subprocess.run(
-        [str(python), "-I", "-c", code], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
+        [str(python), "-I", "-c", code],
+        cwd=cwd,
+        env=dict(os.environ) | quiet | {"CDK_OUTDIR": str(cwd / "cdk.out")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -105,3 +115,49 @@ def test_the_command_of_an_installed_wheel_answers(foreign_python: Path, tmp_pat
 
     assert done.returncode == 0, done.stderr
     assert "lint" in done.stdout
+
+
+def test_a_team_s_own_stack_takes_one_construct_in_under_20_lines(
+    foreign_python: Path, tmp_path: Path
+) -> None:
+    app = (ROOT / "examples" / "foreign_stack" / "app.py").read_text(encoding="utf-8")
+
+    run(foreign_python, app, tmp_path)
+
+    template = json.loads((tmp_path / "cdk.out" / "Chat.template.json").read_text(encoding="utf-8"))
+    types = {resource["Type"] for resource in template["Resources"].values()}
+    assert {"AWS::ElastiCache::ReplicationGroup", "AWS::SecretsManager::Secret"} <= types
+    assert len(app.splitlines()) < 20
+
+
+def test_what_a_foreign_stack_uploads_comes_out_of_the_wheel(foreign_python: Path, tmp_path: Path) -> None:
+    reference = ROOT / "examples" / "reference" / "deployment.yaml"
+    code = f"""
+import aws_cdk as cdk
+from hypertier.spec import load_deployment
+from hypertier_cdk import CacheUtilizationScaling, HyperPodCluster, InferenceEndpoint, Network
+
+app = cdk.App()
+stack = cdk.Stack(app, "Theirs", env=cdk.Environment(region="us-west-2"))
+deployment = load_deployment({str(reference)!r})
+network = Network(stack, "Network", availability_zone_ids=["usw2-az2"])
+cluster = HyperPodCluster(
+    stack, "Cluster", network=network, kubernetes_version="1.35", instance_groups=deployment.instance_groups,
+    name="theirs",
+)
+endpoint = InferenceEndpoint(stack, "Endpoint", cluster=cluster, deployment=deployment)
+CacheUtilizationScaling(
+    stack, "Scaling", cluster=cluster, endpoint="llama-70b", namespace="inference",
+    deployment=endpoint.deployment_name, min_replicas=2, max_replicas=7,
+)
+app.synth()
+"""
+
+    run(foreign_python, code, tmp_path)
+
+    staged = {
+        str(file.relative_to(asset))
+        for asset in (tmp_path / "cdk.out").glob("asset.*")
+        for file in asset.rglob("*")
+    }
+    assert {"Containerfile", "tier/launch.py", "replicas/handler.py", "readiness/handler.py"} <= staged
