@@ -66,7 +66,9 @@ def test_without_l2_there_is_no_valkey_and_no_password() -> None:
     ("without", "message"),
     [
         pytest.param(
-            (), "--enable-lora is ''; expected nothing, or a setting that the lab knows", id="unknown"
+            ("STRANGE",),
+            "--enable-lora is ''; expected nothing, or a setting that the lab knows",
+            id="unknown",
         ),
         pytest.param(
             ("--enable-lora",), "leave it out with --without STRANGE", id="the error says how to go on"
