@@ -1,0 +1,105 @@
+"""Which replicas hold how much of a prompt's beginning: one lookup for all of them at once.
+
+Replicas are numbers from 0 on, and a set of them is a whole number with their bits set. So a lookup costs as
+many steps as there are different answers, however many replicas there are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+
+
+class Holders:
+    """A block -> the replicas that hold it. No replica holds a block without all blocks before it.
+
+    Fed by what was sent where (`record`, which forgets what was used longest ago once a replica's capacity is
+    reached), or by what engines say of themselves (`stored`, `removed`).
+    """
+
+    def __init__(self) -> None:
+        self._masks: dict[int, int] = {}
+        self._used: dict[int, OrderedDict[int, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._masks)
+
+    def groups(self, block_hashes: Sequence[int]) -> list[tuple[int, int]]:
+        """Replicas by how many of the prompt's first blocks they hold, most first.
+
+        Returns pairs of a number of blocks, 1 or more, and the set of the replicas that hold just so many.
+        """
+        find = self._masks.get
+        num_blocks = len(block_hashes)
+        mask = find(block_hashes[0], 0) if num_blocks else 0
+        found: list[tuple[int, int]] = []
+        at = 0
+        while mask:
+            # The last block that all of `mask` hold, by doubling steps and then by halves.
+            step = 1
+            low = at
+            while low + step < num_blocks and find(block_hashes[low + step], 0) & mask == mask:
+                low += step
+                step *= 2
+            high = min(low + step, num_blocks)
+            while high - low > 1:
+                middle = (low + high) // 2
+                if find(block_hashes[middle], 0) & mask == mask:
+                    low = middle
+                else:
+                    high = middle
+            deeper = find(block_hashes[low + 1], 0) & mask if low + 1 < num_blocks else 0
+            found.append((low + 1, mask & ~deeper))
+            mask = deeper
+            at = low + 1
+        found.reverse()
+        return found
+
+    def record(self, replica: int, block_hashes: Sequence[int], capacity: int) -> None:
+        """The replica was sent this prompt: it will hold these blocks, and at most `capacity` of all."""
+        used = self._used.setdefault(replica, OrderedDict())
+        masks = self._masks
+        bit = 1 << replica
+        for block in reversed(block_hashes):
+            if block in used:
+                used.move_to_end(block)
+            else:
+                used[block] = None
+                masks[block] = masks.get(block, 0) | bit
+        while len(used) > capacity:
+            self._drop(used.popitem(last=False)[0], bit)
+
+    def stored(self, replica: int, block_hashes: Iterable[int]) -> None:
+        """The replica said that it holds these blocks."""
+        bit = 1 << replica
+        masks = self._masks
+        for block in block_hashes:
+            masks[block] = masks.get(block, 0) | bit
+
+    def removed(self, replica: int, block_hashes: Iterable[int]) -> None:
+        """The replica said that it no longer holds these blocks."""
+        bit = 1 << replica
+        for block in block_hashes:
+            self._drop(block, bit)
+
+    def forget(self, replica: int) -> None:
+        """The replica restarted or is gone: it holds nothing."""
+        bit = 1 << replica
+        self._used.pop(replica, None)
+        for block in [block for block, mask in self._masks.items() if mask & bit]:
+            self._drop(block, bit)
+
+    def _drop(self, block: int, bit: int) -> None:
+        mask = self._masks.get(block, 0) & ~bit
+        if mask:
+            self._masks[block] = mask
+        else:
+            self._masks.pop(block, None)
+
+
+def members(mask: int) -> Iterator[int]:
+    """The replicas of a set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,341 @@
+"""Which replica to give a prompt: arithmetic on sizes, sets of replicas and a clock, without a word of HTTP.
+
+The cost of a replica is the wait until it gets to the prompt, plus the time that it then takes for it, plus
+what both cost others:
+
+    cost = wait + (1 + crowd) * prefill(held, size) + RETURNING * mean prefill * in flight / (1 + crowd)
+
+`wait` and `prefill` are seconds, learned from the first tokens that the router sees. `crowd` is the mean
+number of prompts that wait at a replica: computing again what another replica holds delays everybody who
+comes behind. An idle cluster therefore serves a prompt wherever it is done soonest, and a crowded one where
+it is least work. The last term is for answers that are being written: some of them come back with the next
+turn, to the same replica. Until times are known, the cost is LMetric's: work before the first token, times
+the requests that share the engine (https://github.com/vllm-project/router, read 2026-12-01).
+
+Sizes are tokens or bytes, whichever the caller counts, as long as it is always the same. Replicas are numbers
+from 0 on, and sets of them whole numbers with their bits set, as in `holders`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hypertier.router.holders import members
+
+CROWD_SECONDS = 5.0
+"""The crowd is a mean over about this long."""
+MAX_CROWD = 32.0
+RETURNING = 0.15
+"""Share of a mean prompt's work that a request in flight is expected to bring back."""
+MIN_OBSERVATIONS = 20
+MAX_ERROR = 1.0
+"""Mean error, as a logarithm, above which predictions are no longer believed: a factor of e."""
+MIN_DRIFT, MAX_DRIFT = 0.25, 1.5
+"""Logarithms of how much slower than the others a replica is: within the first it counts as equal."""
+SMALL_SET = 8
+"""Sets up to this size are looked at one by one; of larger ones, this many that are free soonest."""
+MAX_GROUPS = 12
+
+
+class PrefillModel:
+    """Seconds that an engine takes for a part of a prompt, learned: a constant, the size, and attention.
+
+    seconds(start, end) = c + l * (end - start) + q * (end**2 - start**2) / 2, none of the three below zero.
+    Recent observations count more. One that is far off counts as one that is off by `LIMIT` times: a prompt
+    that the replica no longer held, or a neighbour's that this router did not see.
+    """
+
+    LIMIT = 3.0
+    DECAY = 0.995
+    FIT_EVERY = 8
+
+    def __init__(self) -> None:
+        self.num_observations = 0
+        self.error = 0.0
+        self._weights = (0.0, 0.0, 0.0)
+        self._scale = 1.0
+        self._sums = [0.0] * 9  # of the 3 x 3 normal equations: six products of features, three with the time
+
+    @property
+    def calibrated(self) -> bool:
+        """Its predictions can be believed."""
+        return self.num_observations >= MIN_OBSERVATIONS and self.error < MAX_ERROR
+
+    def seconds(self, start: float, end: float) -> float:
+        """Time for the part from `start` to `end` of a prompt; 0.0 before the first observation."""
+        constant, linear, quadratic = self._weights
+        return constant + (linear + quadratic * (start + end) / 2) * (end - start)
+
+    def learn(self, start: float, end: float, seconds: float) -> None:
+        """An engine took `seconds` for the part from `start` to `end`."""
+        if not (end > start >= 0 and 0 < seconds < math.inf):
+            return
+        if self.num_observations == 0:
+            self._scale = end
+        else:
+            predicted = self.seconds(start, end)
+            if predicted > 0:
+                off = math.log(seconds / predicted)
+                self.error += 0.05 * (abs(off) - self.error)
+            if self.num_observations >= MIN_OBSERVATIONS:
+                seconds = min(max(seconds, predicted / self.LIMIT), predicted * self.LIMIT)
+        size = (end - start) / self._scale
+        area = size * (start + end) / (2 * self._scale)
+        # Relative errors count: short prompts are as important as long ones.
+        weight = 1.0 / (seconds * seconds + 1e-6)
+        features = (1.0, size, area, size * size, size * area, area * area)
+        fresh = (*features, seconds, size * seconds, area * seconds)
+        self._sums = [self.DECAY * old + weight * new for old, new in zip(self._sums, fresh, strict=True)]
+        self.num_observations += 1
+        if self.num_observations <= MIN_OBSERVATIONS or self.num_observations % self.FIT_EVERY == 0:
+            constant, linear, quadratic = _least_squares(self._sums)
+            self._weights = constant, linear / self._scale, quadratic / self._scale**2
+
+
+def _least_squares(sums: Sequence[float]) -> tuple[float, float, float]:
+    """Solve the normal equations; a feature whose weight would be negative is left out."""
+    one, a, b, aa, ab, bb, y, ay, by = sums
+    matrix = ((one, a, b), (a, aa, ab), (b, ab, bb))
+    right = (y, ay, by)
+    used = [0, 1, 2]
+    while True:
+        found = _solve([[matrix[i][j] for j in used] for i in used], [right[i] for i in used])
+        lowest = min(range(len(used)), key=found.__getitem__)
+        if found[lowest] >= 0 or len(used) == 1:
+            break
+        del used[lowest]
+    weights = [0.0, 0.0, 0.0]
+    for i, weight in zip(used, found, strict=True):
+        weights[i] = max(weight, 0.0)
+    return weights[0], weights[1], weights[2]
+
+
+def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Gauss' elimination for a symmetric matrix; a hair on the diagonal makes it solvable."""
+    n = len(right)
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for i in range(n):
+        rows[i][i] += 1e-9 * matrix[i][i] + 1e-300
+    for i in range(n):
+        for below in range(i + 1, n):
+            factor = rows[below][i] / rows[i][i]
+            for j in range(i, n + 1):
+                rows[below][j] -= factor * rows[i][j]
+    found = [0.0] * n
+    for i in reversed(range(n)):
+        rest = sum(rows[i][j] * found[j] for j in range(i + 1, n))
+        found[i] = (rows[i][n] - rest) / rows[i][i] if abs(rows[i][i]) > 1e-290 else 0.0
+    return found
+
+
+@dataclass(slots=True)
+class _Load:
+    """What one replica has in hand. `pending`: seconds of prompts without a first token, oldest first."""
+
+    in_flight: int = 0
+    pending: dict[Hashable, float] = field(default_factory=dict)
+    pending_seconds: float = 0.0
+    pending_size: float = 0.0
+    since: float = 0.0
+    drift: float = 0.0
+    slowness: float = 1.0
+    ready_at: float = 0.0
+
+    def learn(self, off: float) -> None:
+        """A prompt took exp(`off`) times what was expected; small differences are noise."""
+        self.drift += 0.05 * (min(max(off, -MAX_DRIFT), MAX_DRIFT) - self.drift)
+        self.slowness = math.exp(self.drift) if abs(self.drift) > MIN_DRIFT else 1.0
+
+    def wait(self, now: float) -> float:
+        """Seconds until it gets to a further prompt; a prompt that is late is expected to be so again."""
+        if not self.pending:
+            return 0.0
+        first = next(iter(self.pending.values()))
+        return self.pending_seconds - first + abs(first - (now - self.since))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A replica, how much of the prompt it is believed to hold, and when its first token is expected.
+
+    `seconds` is None as long as times are not known.
+    """
+
+    replica: int
+    held: float
+    seconds: float | None
+
+
+@dataclass(slots=True)
+class _Sent:
+    replica: int
+    held: float
+    size: float
+    at: float
+    computing: bool = True
+
+
+class Scoring:
+    """Chooses among replicas, and learns from what became of the choices.
+
+    Every request that is sent has a `ticket`, unique among those in flight. Where several routers tell one
+    another of theirs, the siblings' are told here like one's own.
+    """
+
+    def __init__(self) -> None:
+        self.model = PrefillModel()
+        self._loads: dict[int, _Load] = {}
+        self._by_ready: list[tuple[float, int]] = []
+        self._sent: dict[Hashable, _Sent] = {}
+        self._num_pending = 0
+        self._mean_seconds = 0.0
+        self._crowd = 0.0
+        self._crowd_at = 0.0
+
+    def add(self, replica: int, now: float) -> None:
+        """A replica came: nothing is in flight there."""
+        if replica not in self._loads:
+            self._loads[replica] = _Load(since=now, ready_at=now)
+            insort(self._by_ready, (now, replica))
+
+    def remove(self, replica: int) -> None:
+        """It is gone; what is in flight there is still told as finished."""
+        load = self._loads.pop(replica, None)
+        if load is not None:
+            self._by_ready.remove((load.ready_at, replica))
+            self._num_pending -= len(load.pending)
+            for sent in self._sent.values():
+                if sent.replica == replica:
+                    sent.computing = False
+
+    def choose(self, size: float, groups: Sequence[tuple[float, int]], among: int, now: float) -> Choice:
+        """The replica of the lowest cost; of equal ones, the one that is free for longest.
+
+        Args:
+            size: of the prompt.
+            groups: sizes of the prompt's beginning, most first, each with the set of replicas that hold just
+                so much.
+            among: the set of replicas to choose from; not empty, and all of them added.
+            now: seconds of the clock that all methods are given.
+        """
+        known = self.model.calibrated
+        crowd = 1.0 + min(self.crowd(now), MAX_CROWD)
+        returning = RETURNING * self._mean_seconds / crowd
+        seconds_of = self.model.seconds
+        rest = among
+        best: tuple[float, int, float, int] | None = None
+        chosen = (0.0, 0.0)
+        for held, replicas in (*groups[:MAX_GROUPS], (0.0, -1)):
+            some = rest & replicas
+            if not some:
+                continue
+            rest &= ~some
+            # An engine computes at least the prompt's last token.
+            held = min(held, size - 1)
+            own = seconds_of(held, size)
+            for replica in self._soonest(some) if known else members(some):
+                load = self._loads[replica]
+                if known:
+                    wait = load.wait(now)
+                    cost = wait + crowd * own * load.slowness + returning * load.in_flight
+                    seconds = wait + own * load.slowness
+                else:
+                    cost = (load.pending_size + size - held) * (load.in_flight + 1)
+                    seconds = 0.0
+                rank = (cost, load.in_flight, load.ready_at, replica)
+                if best is None or rank < best:
+                    best, chosen = rank, (held, seconds)
+        if best is None:
+            raise ValueError("there is no replica to choose from")
+        return Choice(best[3], chosen[0], chosen[1] if known else None)
+
+    def sent(self, ticket: Hashable, replica: int, held: float, size: float, now: float) -> None:
+        """A prompt goes to `replica`, which is believed to hold so much of it."""
+        load = self._loads.get(replica)
+        if load is None:
+            return
+        self.crowd(now)
+        held = min(held, size - 1)
+        self._sent[ticket] = _Sent(replica, held, size, now)
+        seconds = self.model.seconds(held, size) * load.slowness
+        self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
+        if not load.pending:
+            load.since = now
+        load.pending[ticket] = seconds
+        load.pending_seconds += seconds
+        load.pending_size += size - held
+        load.in_flight += 1
+        self._num_pending += 1
+        self._move(replica, load)
+
+    def first_token(self, ticket: Hashable, now: float) -> None:
+        """Its answer began: the engine computed the prompt since it had begun it, or had been sent it."""
+        sent = self._sent.get(ticket)
+        if sent is None or not sent.computing:
+            return
+        load = self._loads[sent.replica]
+        took = now - max(sent.at, load.since)
+        expected = self.model.seconds(sent.held, sent.size)
+        if self.model.calibrated and expected > 0 and took > 0:
+            load.learn(math.log(took / expected))
+        self.model.learn(sent.held, sent.size, took / load.slowness)
+        self._computed(ticket, sent, load, now)
+        load.since = now
+        self._move(sent.replica, load)
+
+    def finished(self, ticket: Hashable, now: float) -> None:
+        """Its answer ended, or it never got one."""
+        sent = self._sent.pop(ticket, None)
+        load = self._loads.get(sent.replica) if sent is not None else None
+        if sent is None or load is None:
+            return
+        if sent.computing:
+            self._computed(ticket, sent, load, now)
+            self._move(sent.replica, load)
+        load.in_flight -= 1
+
+    def crowd(self, now: float) -> float:
+        """How many prompts wait for their first token at a replica, on the mean of the last seconds."""
+        passed = now - self._crowd_at
+        if passed > 0:
+            keep = math.exp(-passed / CROWD_SECONDS)
+            self._crowd = self._crowd * keep + (1 - keep) * self._num_pending / max(1, len(self._loads))
+            self._crowd_at = now
+        return self._crowd
+
+    def in_flight(self, replica: int) -> int:
+        """Requests sent there and not finished."""
+        load = self._loads.get(replica)
+        return load.in_flight if load is not None else 0
+
+    def _computed(self, ticket: Hashable, sent: _Sent, load: _Load, now: float) -> None:
+        self.crowd(now)
+        sent.computing = False
+        self._num_pending -= 1
+        load.pending_seconds -= load.pending.pop(ticket)
+        load.pending_size -= sent.size - sent.held
+        if not load.pending:
+            load.pending_seconds = load.pending_size = 0.0
+
+    def _move(self, replica: int, load: _Load) -> None:
+        """Keep the replicas in the order in which they are free."""
+        by_ready = self._by_ready
+        del by_ready[bisect_left(by_ready, (load.ready_at, replica))]
+        load.ready_at = load.since + load.pending_seconds
+        insort(by_ready, (load.ready_at, replica))
+
+    def _soonest(self, replicas: int) -> Iterator[int]:
+        """All of a small set; of a large one, those that are free soonest."""
+        if replicas.bit_count() <= SMALL_SET:
+            yield from members(replicas)
+            return
+        left = SMALL_SET
+        for _, replica in self._by_ready:
+            if replicas >> replica & 1:
+                yield replica
+                left -= 1
+                if not left:
+                    return

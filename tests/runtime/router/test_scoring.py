@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypertier.router import scoring
+from hypertier.router.scoring import MIN_OBSERVATIONS, Choice, PrefillModel, Scoring
+
+ALL = 0b1111
+
+
+def true_seconds(start: float, end: float) -> float:
+    """An engine: 10 ms, 20,000 tokens a second, and attention that doubles the time at 50,000 tokens."""
+    return 0.01 + (end - start) / 20_000 * (1 + (start + end) / 2 / 50_000)
+
+
+def taught(num_replicas: int = 4, slow: tuple[int, ...] = ()) -> Scoring:
+    """A scoring that saw each replica compute prompts of many sizes, one at a time; the clock is at 1,000."""
+    made = Scoring()
+    for replica in range(num_replicas):
+        made.add(replica, 0.0)
+    draw = random.Random(1)
+    for number in range(60 * num_replicas):
+        replica, at = number % num_replicas, 10.0 * (number // num_replicas)
+        held, size = draw.choice([0, 1000, 5000]), draw.randrange(6000, 60_000)
+        took = true_seconds(held, size) * (3.0 if replica in slow else 1.0)
+        made.sent(number, replica, held, size, at)
+        made.first_token(number, at + took)
+        made.finished(number, at + took)
+    made.crowd(1000.0)
+    return made
+
+
+def test_a_model_learns_the_constant_the_rate_and_attention_from_what_it_sees() -> None:
+    model = PrefillModel()
+    draw = random.Random(2)
+
+    for _ in range(200):
+        start = draw.randrange(0, 30_000)
+        end = start + draw.randrange(100, 60_000)
+        model.learn(start, end, true_seconds(start, end) * draw.lognormvariate(0, 0.1))
+
+    for start, end in ((0, 500), (0, 8000), (0, 64_000), (60_000, 64_000)):
+        assert model.seconds(start, end) == pytest.approx(true_seconds(start, end), rel=0.2)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.floats(1, 1e6), st.floats(1e-6, 1e4)), min_size=1, max_size=60)
+)
+def test_a_model_never_expects_less_than_nothing(seen: list[tuple[float, float, float]]) -> None:
+    model = PrefillModel()
+
+    for start, length, seconds in seen:
+        model.learn(start, start + length, seconds)
+
+    for start, length, _ in seen:
+        expected = model.seconds(start, start + length)
+        assert expected >= 0
+        assert math.isfinite(expected)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.inf, math.nan])
+def test_a_model_takes_no_impossible_time(seconds: float) -> None:
+    model = PrefillModel()
+
+    model.learn(0, 100, seconds)
+
+    assert model.num_observations == 0
+
+
+def test_a_model_that_is_wrong_all_the_time_is_not_believed() -> None:
+    model = PrefillModel()
+    draw = random.Random(3)
+
+    for _ in range(200):
+        model.learn(0, 1000, math.exp(draw.choice([-4.0, 4.0])))
+
+    assert not model.calibrated
+
+
+def test_until_times_are_known_work_times_sharers_decides() -> None:
+    made = Scoring()
+    for replica in (0, 1):
+        made.add(replica, 0.0)
+    made.sent("a", 0, 0, 1000, 0.0)
+
+    near = made.choose(4000, [(3500, 0b01)], 0b11, 0.0)
+    far = made.choose(4000, [(500, 0b01)], 0b11, 0.0)
+
+    # (1000 + 500) * 2 < 4000 * 1 < (1000 + 3500) * 2
+    assert near == Choice(0, 3500, None)
+    assert far == Choice(1, 0.0, None)
+
+
+def test_an_idle_holder_is_chosen_and_its_time_is_told() -> None:
+    choice = taught().choose(40_000, [(30_000, 0b0100)], ALL, 1000.0)
+
+    assert (choice.replica, choice.held) == (2, 30_000)
+    assert choice.seconds == pytest.approx(true_seconds(30_000, 40_000), rel=0.1)
+
+
+def test_a_prompt_waits_for_its_holder_only_as_long_as_that_is_sooner() -> None:
+    made = taught()
+    made.sent("a", 2, 0, 20_000, 1000.0)
+    short = made.choose(40_000, [(30_000, 0b0100)], ALL, 1000.0)
+    made.sent("b", 2, 0, 60_000, 1000.0)
+    long = made.choose(40_000, [(30_000, 0b0100)], ALL, 1000.0)
+
+    assert short.replica == 2
+    assert long.replica != 2
+    assert long.held == 0
+
+
+def test_in_a_crowd_it_waits_longer_since_work_twice_done_delays_everybody() -> None:
+    def chosen(num_waiting: int) -> Choice:
+        made = taught()
+        made.sent("holder's", 2, 0, 60_000, 999.0)
+        for number in range(num_waiting):
+            for replica in range(4):
+                made.sent((replica, number), replica, 0, 100, 999.0)
+        made.crowd(1030.0)
+        made.first_token("holder's", 1030.0)
+        made.sent("again", 2, 0, 60_000, 1030.0)
+        return made.choose(40_000, [(30_000, 0b0100)], ALL, 1030.0)
+
+    assert chosen(0).replica != 2
+    assert chosen(30).replica == 2
+
+
+def test_waiting_work_is_done_as_time_passes_and_what_is_late_is_expected_late_again() -> None:
+    made = taught()
+    expected = true_seconds(0, 60_000)
+    made.sent("a", 2, 0, 60_000, 1000.0)
+
+    def seconds(now: float) -> float:
+        choice = made.choose(1000, [], 0b0100, now)
+        assert choice.seconds is not None
+        return choice.seconds
+
+    alone = true_seconds(0, 1000)
+    assert seconds(1000.0) == pytest.approx(expected + alone, rel=0.1)
+    assert seconds(1000.0 + expected / 2) == pytest.approx(expected / 2 + alone, rel=0.2)
+    assert seconds(1000.0 + 3 * expected) == pytest.approx(2 * expected + alone, rel=0.2)
+
+
+def test_a_slow_replica_is_known_by_its_first_tokens() -> None:
+    choice = taught(slow=(1,)).choose(20_000, [], ALL, 1000.0)
+    held_by_the_slow = taught(slow=(1,)).choose(20_000, [(2000, 0b0010)], ALL, 1000.0)
+
+    assert choice.replica != 1
+    assert held_by_the_slow.replica != 1
+
+
+def test_equal_replicas_take_turns() -> None:
+    made = taught()
+    seen = []
+
+    for number in range(8):
+        replica = made.choose(1000, [], ALL, 1000.0 + number).replica
+        made.sent(number, replica, 0, 1000, 1000.0 + number)
+        made.first_token(number, 1000.5 + number)
+        made.finished(number, 1000.6 + number)
+        seen.append(replica)
+
+    assert sorted(seen) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_removed_replica_is_forgotten_with_what_it_had_in_hand() -> None:
+    made = taught()
+    made.sent("a", 2, 0, 1000, 1000.0)
+
+    made.remove(2)
+    made.first_token("a", 1000.1)
+    made.finished("a", 1000.2)
+    made.add(2, 1001.0)
+
+    assert made.in_flight(2) == 0
+    assert made.choose(1000, [], 0b0100, 1001.0).replica == 2
+
+
+def test_a_request_without_an_answer_leaves_nothing_behind() -> None:
+    made = taught()
+    made.sent("a", 2, 0, 60_000, 1000.0)
+
+    made.finished("a", 1000.1)
+    made.finished("a", 1000.2)
+    made.first_token("a", 1000.3)
+
+    choice = made.choose(1000, [], 0b0100, 1000.4)
+    assert made.in_flight(2) == 0
+    assert choice.seconds == pytest.approx(true_seconds(0, 1000), rel=0.1)
+
+
+def test_there_must_be_a_replica_to_choose() -> None:
+    with pytest.raises(ValueError, match="no replica"):
+        taught().choose(1000, [], 0, 1000.0)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "token", "end", "leave", "come"]), st.integers(0, 20), st.integers(0, 3)
+    ),
+    max_size=80,
+)
+
+
+@given(STEPS)
+def test_whatever_happens_a_choice_is_one_of_those_asked_for(steps: list[tuple[str, int, int]]) -> None:
+    made = taught()
+    present = {0, 1, 2, 3}
+    open_: set[Any] = set()
+    now = 1000.0
+
+    for what, number, replica in steps:
+        now += number / 10
+        if what == "send" and replica in present and number not in open_:
+            made.sent(number, replica, 0, 500 + number, now)
+            open_.add(number)
+        elif what == "token":
+            made.first_token(number, now)
+        elif what == "end":
+            made.finished(number, now)
+            open_.discard(number)
+        elif what == "leave":
+            made.remove(replica)
+            present.discard(replica)
+        elif what == "come":
+            made.add(replica, now)
+            present.add(replica)
+        if present:
+            among = sum(1 << one for one in present)
+            assert made.choose(1000, [(400, 0b0011)], among, now).replica in present
+    for number in list(open_):
+        made.finished(number, now)
+
+    assert all(made.in_flight(replica) == 0 for replica in range(4))
+    assert made.crowd(now + 1000.0) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_of_many_equal_replicas_those_free_soonest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = taught(64)
+    among = (1 << 64) - 1
+    for number in range(400):
+        replica = made.choose(20_000, [(10_000, 0b1111)], among, 1000.0).replica
+        made.sent(number, replica, 10_000 if replica < 4 else 0, 20_000, 1000.0)
+
+    quick = made.choose(20_000, [(10_000, 0b1111)], among, 1000.1)
+    monkeypatch.setattr(scoring, "SMALL_SET", 64)
+    whole = made.choose(20_000, [(10_000, 0b1111)], among, 1000.1)
+
+    assert quick.seconds == pytest.approx(whole.seconds, rel=0.1)
+    assert MIN_OBSERVATIONS < 60
