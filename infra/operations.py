@@ -13,7 +13,14 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from hypertier.spec.deployment import Deployment
-from hypertier_cdk import CacheStore, CacheUtilizationScaling, EndpointAlarms, EndpointDashboard
+from hypertier_cdk import (
+    CacheStore,
+    CacheUtilizationScaling,
+    EndpointAlarms,
+    EndpointDashboard,
+    HyperPodCluster,
+    Observability,
+)
 from hypertier_cdk.charts.exporter import is_exported
 
 
@@ -22,6 +29,7 @@ class OperationsStack(cdk.Stack):
 
     Attributes:
         topic: subscribe to it whoever is to be woken.
+        observability: metrics of nodes and GPUs, in a Prometheus workspace.
     """
 
     def __init__(
@@ -30,11 +38,13 @@ class OperationsStack(cdk.Stack):
         construct_id: str,
         *,
         deployment: Deployment,
+        cluster: HyperPodCluster,
         scalings: Mapping[str, CacheUtilizationScaling],
         store: CacheStore | None,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: operation", **options)
+        self.observability = Observability(self, "Observability", cluster=cluster)
         key = kms.Key(self, "Key", description="what alarms say", enable_key_rotation=True)
         key.add_to_resource_policy(
             iam.PolicyStatement(

@@ -9,7 +9,14 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
-from hypertier_cdk import CacheStore, CacheUtilizationScaling, HyperPodCluster, InferenceEndpoint, Network
+from hypertier_cdk import (
+    CacheStore,
+    CacheUtilizationScaling,
+    HyperPodCluster,
+    InferenceEndpoint,
+    InferenceOperator,
+    Network,
+)
 from hypertier_cdk.charts.exporter import is_exported
 
 
@@ -29,10 +36,23 @@ class ServingStack(cdk.Stack):
         deployment: Deployment,
         network: Network,
         cluster: HyperPodCluster,
+        operator: InferenceOperator | None,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: endpoints", **options)
-        uses_store = [endpoint.kv_cache.l2_backend == "redis" for endpoint in deployment.endpoints]
+        selfhosted = deployment.serving == "selfhosted"
+        grows = deployment.scaling.max > deployment.scaling.min
+        if grows and not selfhosted:
+            raise ConfigError(
+                "scaling.max",
+                deployment.scaling.max,
+                f"{deployment.scaling.min}, which is scaling.min: with serving: operator endpoints scale by "
+                "the autoScalingSpec of its manifest",
+            )
+        # The operator can't hand a password on: there an L2 of one's own stands in the manifest.
+        uses_store = [
+            selfhosted and endpoint.kv_cache.l2_backend == "redis" for endpoint in deployment.endpoints
+        ]
         l2 = deployment.cache.l2
         self.store = (
             CacheStore(
@@ -54,13 +74,14 @@ class ServingStack(cdk.Stack):
                 deployment=deployment,
                 endpoint=endpoint,
                 cache_store=self.store if with_store else None,
+                operator_ready=operator.ready if operator else None,
             )
             for endpoint, with_store in zip(deployment.endpoints, uses_store, strict=True)
         ]
         self.scalings = {
             endpoint.config.name: self._scaling(endpoint, deployment, cluster)
             for endpoint in self.endpoints
-            if deployment.scaling.max > deployment.scaling.min and endpoint.deployment_name
+            if grows
         }
 
     def _scaling(

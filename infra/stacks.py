@@ -70,12 +70,14 @@ def _add(app: cdk.App, deployment: Deployment) -> None:
         deployment=deployment,
         network=network.network,
         cluster=cluster.cluster,
+        operator=cluster.operator,
         env=env,
     )
     operations = OperationsStack(
         app,
         f"{name}-operations",
         deployment=deployment,
+        cluster=cluster.cluster,
         scalings=serving.scalings,
         store=serving.store,
         env=env,

@@ -69,6 +69,13 @@ class InferenceEndpoint(Construct):
                 self.config.kv_cache.l2_backend,
                 "redis, with enableL2Cache: true, to use the cache_store; else leave the cache_store out",
             )
+        if cache_store is not None and not selfhosted:
+            raise ConfigError(
+                "cache_store",
+                cache_store.node.path,
+                "none with serving: operator, which cannot give engines the store's password; take "
+                "tieredstorage, or a store of your own in l2CacheLocalUrl",
+            )
         names = names_of(deployment, self.config)
 
         self.engine_role: iam.Role | None = None
@@ -87,8 +94,8 @@ class InferenceEndpoint(Construct):
             cache_store.connections.allow_default_port_from(
                 cluster.node_security_group, f"engines of {self.config.name}"
             )
-            if self.engine_role is not None:
-                cache_store.grant_read_secret(self.engine_role)
+            assert self.engine_role is not None
+            cache_store.grant_read_secret(self.engine_role)
 
         engine, router = self._images(deployment, engine_image, router_image)
         objects = endpoint_objects(

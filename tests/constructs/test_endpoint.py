@@ -77,7 +77,6 @@ def with_operator(reference_deployment: Deployment) -> dict[str, Any]:
         "Endpoint",
         cluster=cluster,
         deployment=deployment,
-        cache_store=store_of(stack, cluster),
         operator_ready=addon,
     )
     return template_of(stack)
@@ -247,16 +246,28 @@ def test_two_endpoints_of_one_namespace_share_it(reference_deployment: Deploymen
 def test_with_the_operator_the_manifest_is_applied_as_it_was_written(
     with_operator: dict[str, Any], reference_deployment: Deployment
 ) -> None:
-    (store_id,) = resources(with_operator, "AWS::ElastiCache::ReplicationGroup")
-    written = reference_deployment.endpoints[0].to_manifest()
-    written["spec"]["kvCacheSpec"]["l2CacheSpec"]["l2CacheLocalUrl"] = (
-        f"rediss://${{{store_id}.ConfigurationEndPoint.Address}}:6379"
-    )
-
     _, (applied,) = manifest_with(with_operator, "InferenceEndpointConfig")
 
     applied["metadata"].pop("labels")  # by which kubectl finds what to delete
-    assert applied == written
+    assert applied == reference_deployment.endpoints[0].to_manifest()
+
+
+def test_a_store_whose_password_the_operator_cannot_hand_on_is_refused(
+    reference_deployment: Deployment,
+) -> None:
+    deployment = replace(reference_deployment, serving="operator")
+    stack = new_stack("Password")
+    cluster = cluster_of(stack, deployment)
+
+    with pytest.raises(ConfigError, match=r"cache_store is .*serving: operator"):
+        InferenceEndpoint(
+            stack,
+            "Endpoint",
+            cluster=cluster,
+            deployment=deployment,
+            cache_store=store_of(stack, cluster),
+            operator_ready=cdk.CfnResource(stack, "Addon", type="AWS::EKS::Addon"),
+        )
 
 
 def test_with_the_operator_the_manifest_comes_after_the_operator(with_operator: dict[str, Any]) -> None:

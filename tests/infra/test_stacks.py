@@ -16,7 +16,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.deployment import Cluster, Deployment, DeploymentFile, InstanceGroup, Scaling
 from hypertier_cdk.review.kubernetes import objects_of, of_kind
-from hypertier_cdk.review.templates import Assembly
+from hypertier_cdk.review.templates import Assembly, read_assembly
 from infra.settings import AS_TYPED
 from infra.stacks import add_stacks, new_app
 
@@ -121,6 +121,27 @@ def test_scaling_without_metrics_is_refused(reference_deployment: Deployment) ->
 
     with pytest.raises(ConfigError, match=r"llama-70b: spec\.metrics\.enabled is False"):
         add_stacks(new_app(), replace(reference_deployment, endpoints=(silent,)))
+
+
+def test_with_the_operator_scaling_by_the_deployment_file_is_refused(
+    reference_deployment: Deployment,
+) -> None:
+    with pytest.raises(ConfigError, match=r"scaling\.max is 7; expected 2.*autoScalingSpec"):
+        add_stacks(new_app(), replace(reference_deployment, serving="operator"))
+
+
+def test_with_the_operator_the_same_manifest_is_aws_s_to_run(reference_deployment: Deployment) -> None:
+    app = new_app()
+    deployment = replace(reference_deployment, serving="operator", scaling=Scaling(min=7, max=7))
+    add_stacks(app, deployment)
+
+    assembly = read_assembly(app.synth().directory)
+
+    (endpoint,) = of_kind(objects_of(assembly), "InferenceEndpointConfig")
+    addons = {addon.get("AddonName") for addon in assembly.of_type("AWS::EKS::Addon")}
+    assert endpoint["spec"]["replicas"] == 7
+    assert "amazon-sagemaker-hyperpod-inference" in addons
+    assert assembly.of_type("AWS::ElastiCache::ReplicationGroup") == ()
 
 
 def test_an_endpoint_that_never_grows_has_no_hook(reference_deployment: Deployment) -> None:
