@@ -11,10 +11,13 @@ from typing import Any, Self
 
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
+from hypertier.spec.about import about, optional
 from hypertier.spec.endpoint import (
     API_VERSION,
     AutoScalingSpec,
+    DataCapture,
     DnsConfig,
+    InferenceGateway,
     IntelligentRoutingSpec,
     KvCacheSpec,
     LoadBalancer,
@@ -31,8 +34,8 @@ KIND = "JumpStartModel"
 class NameValue:
     """A name and its value, both text."""
 
-    name: str
-    value: str
+    name: str = field(metadata=about("The name."))
+    value: str = field(metadata=about("The value, as text."))
     unknown: Raw = field(default_factory=dict)
 
 
@@ -40,12 +43,36 @@ class NameValue:
 class JumpStartHubModel:
     """The model in its hub, and whether its licence was accepted."""
 
-    model_id: str
-    accept_eula: bool
-    model_hub_name: str | None = None
-    model_version: str | None = None
-    gated_model_download_role: str | None = None
-    additional_configs: tuple[NameValue, ...] | None = None
+    model_id: str = field(
+        metadata=about(
+            "ID of the model in its hub.",
+            max_length=63,
+            pattern="^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$",
+            like="letters, digits and hyphens",
+        )
+    )
+    accept_eula: bool | None = optional("Whether you accept the model's licence; false by default.")
+    model_hub_name: str | None = optional(
+        "The hub; SageMakerPublicHub by default.",
+        max_length=63,
+        pattern="^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$",
+        like="letters, digits and hyphens",
+    )
+    model_version: str | None = optional(
+        "Version of the model.",
+        max_length=14,
+        pattern="^\\d{1,4}.\\d{1,4}.\\d{1,4}$",
+        like="a version such as 1.0.0",
+    )
+    gated_model_download_role: str | None = optional(
+        "Role that downloads a gated model.",
+        max_length=2048,
+        pattern="^arn:aws[a-z\\-]*:iam::\\d{12}:role/?[a-zA-Z_0-9+=,.@\\-_/]+$",
+        like="the ARN of an IAM role",
+    )
+    additional_configs: tuple[NameValue, ...] | None = optional(
+        "Further settings of the model.", max_items=10
+    )
     unknown: Raw = field(default_factory=dict)
 
 
@@ -53,7 +80,9 @@ class JumpStartHubModel:
 class Validations:
     """Which of the operator's own checks are on."""
 
-    accelerator_partition_validation: bool | None = None
+    accelerator_partition_validation: bool | None = optional(
+        "Whether the partition is checked; true by default."
+    )
     unknown: Raw = field(default_factory=dict)
 
 
@@ -61,10 +90,19 @@ class Validations:
 class Server:
     """The machine that serves the model."""
 
-    instance_type: str
-    execution_role: str | None = None
-    accelerator_partition_type: str | None = None
-    validations: Validations | None = None
+    instance_type: str = field(
+        metadata=about("The instance type.", pattern="^ml\\..*", like="an instance type that begins with ml.")
+    )
+    execution_role: str | None = optional(
+        "Role of the server.",
+        max_length=2048,
+        pattern="^arn:aws[a-z\\-]*:iam::\\d{12}:role/?[a-zA-Z_0-9+=,.@\\-_/]+$",
+        like="the ARN of an IAM role",
+    )
+    accelerator_partition_type: str | None = optional(
+        "MIG profile of the GPU.", alpha=False, pattern="^mig-.*$", like="a profile such as mig-3g.40gb"
+    )
+    validations: Validations | None = optional("The operator's own checks.", alpha=False)
     unknown: Raw = field(default_factory=dict)
 
 
@@ -72,7 +110,12 @@ class Server:
 class SageMakerEndpoint:
     """The SageMaker endpoint to create; none where the name is empty."""
 
-    name: str | None = None
+    name: str | None = optional(
+        "Name of the endpoint.",
+        max_length=63,
+        pattern="^$|^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$",
+        like="letters, digits and hyphens",
+    )
     unknown: Raw = field(default_factory=dict)
 
 
@@ -80,20 +123,33 @@ class SageMakerEndpoint:
 class JumpStartModelSpec:
     """`spec` of a JumpStartModel."""
 
-    model: JumpStartHubModel
-    server: Server
-    sage_maker_endpoint: SageMakerEndpoint | None = None
-    environment_variables: tuple[NameValue, ...] | None = None
-    replicas: int | None = None
-    max_deploy_time_in_seconds: int | None = None
-    kv_cache_spec: KvCacheSpec | None = None
-    intelligent_routing_spec: IntelligentRoutingSpec | None = None
-    auto_scaling_spec: AutoScalingSpec | None = None
-    metrics: Metrics | None = None
-    load_balancer: LoadBalancer | None = None
-    tls_config: TlsConfig | None = None
-    dns_config: DnsConfig | None = None
-    data_capture: Raw | None = None
+    model: JumpStartHubModel = field(metadata=about("The model in its hub."))
+    server: Server = field(metadata=about("The machine that serves it."))
+    sage_maker_endpoint: SageMakerEndpoint | None = optional("SageMaker endpoint to create.")
+    environment_variables: tuple[NameValue, ...] | None = optional(
+        "Environment of the engine.", max_items=100
+    )
+    replicas: int | None = optional("Engine pods; 1 by default.")
+    max_deploy_time_in_seconds: int | None = optional(
+        "Seconds until a deployment counts as failed; 3600 by default."
+    )
+    kv_cache_spec: KvCacheSpec | None = optional("Tiers of KV cache beside the GPU's own.", alpha=False)
+    intelligent_routing_spec: IntelligentRoutingSpec | None = optional(
+        "The router in front; cannot be added later.", alpha=False
+    )
+    auto_scaling_spec: AutoScalingSpec | None = optional("How the engine pods scale.")
+    metrics: Metrics | None = optional("Scraping of metrics.")
+    load_balancer: LoadBalancer | None = optional("The load balancer in front.")
+    tls_config: TlsConfig | None = optional("Certificates.")
+    dns_config: DnsConfig | None = optional(
+        "The Route 53 zone; needs a certificate of one's own.", alpha=False
+    )
+    data_capture: Raw | None = optional(
+        "What is kept of requests and responses.", alpha=False, shape=DataCapture
+    )
+    inference_gateway: InferenceGateway | None = optional(
+        "The inference gateway, instead of intelligent routing.", since="3.6", alpha=False
+    )
     unknown: Raw = field(default_factory=dict)
 
 
@@ -101,11 +157,11 @@ class JumpStartModelSpec:
 class JumpStartModel:
     """One endpoint that serves a JumpStart model; reads and writes like `InferenceEndpointConfig`."""
 
-    metadata: Metadata
-    spec: JumpStartModelSpec
-    api_version: str = API_VERSION
-    kind: str = KIND
-    status: Raw | None = None
+    metadata: Metadata = field(metadata=about("Name and place of the object.", open_ended=True))
+    spec: JumpStartModelSpec = field(metadata=about("The model and its server."))
+    api_version: str = field(default=API_VERSION, metadata=about("Version of the kind."))
+    kind: str = field(default=KIND, metadata=about("The kind of this document."))
+    status: Raw | None = optional("What the operator reports; not written by hand.")
     unknown: Raw = field(default_factory=dict)
 
     @classmethod

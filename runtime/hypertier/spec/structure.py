@@ -45,28 +45,28 @@ def _object(cls: type, data: Any, where: Path, root: type) -> Iterator[Fault]:
     if not isinstance(data, Mapping):
         yield Fault("type", where, "a mapping of fields")
         return
-    known = fields_by_name(cls)
-    metadata = metadata_by_name(cls)
+    known = typed_fields(cls)
     for key, value in data.items():
         here = (*where, key)
         if key not in known:
             yield _unknown(cls, root, key, value, here)
         elif value is not None:
-            yield from _value(known[key][1], value, here, metadata[key], root)
+            yield from _value(*known[key], value, here, root)
     for name in required_names(cls):
         if data.get(name) is None:
             yield Fault("missing", (*where, name))
 
 
-def _value(hint: Any, value: Any, where: Path, about: Mapping[str, Any], root: type) -> Iterator[Fault]:
-    hint = without_none(hint)
+def _value(hint: Any, about: Mapping[str, Any], value: Any, where: Path, root: type) -> Iterator[Fault]:
     origin = typing.get_origin(hint)
     if "since" in about:
         yield Fault("since", where, about["since"])
     if about.get("alpha") is False:
         yield Fault("alpha", where)
     if dataclasses.is_dataclass(hint):
-        yield from _object(typing.cast(type, hint), value, where, root)
+        inside = _object(typing.cast(type, hint), value, where, root)
+        known = not about.get("open_ended")
+        yield from (fault for fault in inside if known or fault.kind != "unknown")
     elif origin is tuple:
         if not isinstance(value, list):
             yield Fault("type", where, "a list", convert=[value] if isinstance(value, str) else None)
@@ -75,7 +75,7 @@ def _value(hint: Any, value: Any, where: Path, about: Mapping[str, Any], root: t
             yield Fault("range", where, f"at most {about['max_items']} entries")
         item = typing.get_args(hint)[0]
         for index, entry in enumerate(value):
-            yield from _value(item, entry, (*where, index), about.get("items", {}), root)
+            yield from _value(item, {}, entry, (*where, index), root)
     elif origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             yield Fault("type", where, "a mapping of fields")
@@ -137,7 +137,7 @@ def _unknown(cls: type, root: type, key: str, value: Any, here: Path) -> Fault:
 
 
 def _fits(root: type, place: Path, value: Any) -> bool:
-    hint = without_none(hint_at(root, place))
+    hint = hint_at(root, place)
     wants_mapping = dataclasses.is_dataclass(hint) or (
         typing.get_origin(hint) is not None and typing.get_origin(hint) is not tuple
     )
@@ -149,7 +149,7 @@ def hint_at(root: type, place: Path) -> Any:
     """The type of the field at `place` below `root`."""
     hint: Any = root
     for part in place:
-        hint = fields_by_name(without_none(hint))[str(part)][1]
+        hint = typed_fields(hint)[str(part)][0]
     return hint
 
 
@@ -167,19 +167,22 @@ def all_places(root: type) -> tuple[Path, ...]:
     while level:
         deeper: list[tuple[Path, type]] = []
         for where, cls in level:
-            for name, (_, hint) in fields_by_name(cls).items():
+            for name, (hint, _) in typed_fields(cls).items():
                 found.append((*where, name))
-                inner = without_none(hint)
-                if dataclasses.is_dataclass(inner):
-                    deeper.append(((*where, name), typing.cast(type, inner)))
+                if dataclasses.is_dataclass(hint):
+                    deeper.append(((*where, name), typing.cast(type, hint)))
         level = deeper
     return tuple(found)
 
 
 @cache
-def metadata_by_name(cls: type) -> dict[str, Mapping[str, Any]]:
-    """Manifest key -> what the field's metadata says about it."""
-    return {manifest_name(field): field.metadata for field in dataclasses.fields(cls)}
+def typed_fields(cls: type) -> dict[str, tuple[Any, Mapping[str, Any]]]:
+    """Manifest key -> the field's type without None (or the shape of its subtree) and its metadata."""
+    metadata = {manifest_name(field): field.metadata for field in dataclasses.fields(cls)}
+    return {
+        name: (metadata[name].get("shape") or without_none(hint), metadata[name])
+        for name, (_, hint) in fields_by_name(cls).items()
+    }
 
 
 @cache

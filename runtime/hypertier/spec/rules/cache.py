@@ -355,7 +355,7 @@ def cache_config_file(subject: Subject) -> Iterator[Hit]:
     ko="{path} 값 MultiProcess에는 LMCache 0.5.0이 필요합니다. 이미지의 LMCache는 {has}입니다",
 )
 def multi_process_lmcache(subject: Subject) -> Iterator[Hit]:
-    where = path("spec.kvCacheSpec.lmcache.mode")
+    where = path("spec.lmcache.mode")
     has = lmcache_version(subject)
     if subject.manifest.text(where) == "MultiProcess" and has is not None and has < (0, 5):
         yield hit(where, has=".".join(str(part) for part in has))

@@ -19,8 +19,10 @@ from hypertier.spec.rules.rule import (
 )
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.structure import Fault, FaultKind
-from hypertier.spec.tree import dotted
+from hypertier.spec.tree import dotted, path
 
+# Patterns that a rule of their own explains better.
+HAVE_OWN_RULES = ("instanceType", "l2CacheBackend", "serverAddress")
 TYPED = (*MODELS, DEPLOYMENT)
 
 
@@ -122,7 +124,8 @@ def not_a_choice(subject: Subject) -> Iterator[Hit]:
 )
 def out_of_bounds(subject: Subject) -> Iterator[Hit]:
     for fault in faults_of(subject, "range", "pattern"):
-        yield hit(fault.where, expected=fault.expected)
+        if fault.where[-1] not in HAVE_OWN_RULES:
+            yield hit(fault.where, expected=fault.expected)
 
 
 @rule(
@@ -152,8 +155,12 @@ def version_v1alpha1(subject: Subject) -> Iterator[Hit]:
     if not str(subject.manifest.get("apiVersion")).endswith("/v1alpha1"):
         return
     v1 = "inference.sagemaker.aws.amazon.com/v1"
+    edits = (Edit("set", ("apiVersion",), v1),)
     for fault in faults_of(subject, "alpha"):
-        yield Hit(fault.where, None, (Edit("set", ("apiVersion",), v1),), {"v1": v1})
+        yield Hit(fault.where, None, edits, {"v1": v1})
+    source = path("spec.modelSourceConfig.modelSourceType")
+    if subject.manifest.text(source) in ("huggingface", "kubernetesVolume"):
+        yield Hit(source, None, edits, {"v1": v1})
 
 
 @rule(
