@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -93,3 +94,36 @@ def chat(file: Path, prompt: str, max_tokens: int) -> None:
         f"{measured.cached_tokens} came from a cache ({measured.hit_source}); "
         f"first token after {measured.ttft_seconds:.2f} s."
     )
+
+
+@command.command(
+    "bench", epilog="Example: hypertier lab bench examples/reference/deployment.yaml --prefixes 8"
+)
+@FILE
+@click.option("--requests", default=40, show_default=True, help="How many requests to send.")
+@click.option("--concurrency", default=4, show_default=True, help="How many are under way at once.")
+@click.option("--prefixes", default=4, show_default=True, help="Documents that the prompts begin with.")
+@click.option("--prompt-tokens", default=2000, show_default=True, help="Length of each prompt.")
+@click.option("--max-tokens", default=16, show_default=True, help="Length of each answer.")
+@click.option("--seed", default=0, show_default=True, help="Another seed, other prompts.")
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def bench(file: Path, style: str, **workload: int) -> None:
+    """Send a load to the lab and tell its times and where the prompts' tokens came from.
+
+    Ends with 1 when a request failed. The engines are small ones on CPUs: compare runs with one another,
+    not with a GPU.
+    """
+    from hypertier.errors import LabError
+    from hypertier.lab.bench import Workload, lines, run_bench, summary
+    from hypertier.lab.lab import running_lab
+
+    state = running_lab(file)
+    result = run_bench(state, Workload(**workload), lambda text: click.echo(text, err=True))
+    figures = summary(result)
+    if style == "json":
+        click.echo(json.dumps(figures))
+    else:
+        for line in lines(figures):
+            click.echo(line)
+    if result.failures:
+        raise LabError(f"{len(result.failures)} requests failed; the first: {result.failures[0]}")

@@ -9,6 +9,7 @@ import pytest
 from fakes_rendered import ENGINE_ARGS, KV_TRANSFER_CONFIG, rendered
 
 from hypertier.errors import ConfigError, LabError
+from hypertier.lab.bench import Workload, run_bench
 from hypertier.lab.client import post
 from hypertier.lab.lab import Lab, lab_directory, prepare_lab, stop_lab
 from hypertier.lab.measuring import Measurement, measure, wait_until_stored
@@ -77,6 +78,29 @@ def test_with_one_engine_gone_the_other_answers(lab: Lab) -> None:
     answers = [ask(lab, f"{number} {PROMPT}").served_by for number in range(3)]
 
     assert answers == ["engine-1"] * 3
+
+
+def test_a_load_is_answered_and_counted_by_tier(lab: Lab, told: list[str]) -> None:
+    state = load_state(lab.directory)
+    assert state is not None
+
+    result = run_bench(state, Workload(requests=12, prefixes=2, prompt_tokens=400), told.append)
+
+    assert (len(result.answers), result.failures) == (12, ())
+    assert sum(result.cached_tokens.values()) == sum(each.cached_tokens for each in result.answers) > 0
+    assert sum(result.served.values()) == 12
+    assert told[-1] == "12 of 12 requests"
+
+
+def test_a_load_without_engines_fails_and_says_why(lab: Lab) -> None:
+    state = load_state(lab.directory)
+    assert state is not None
+    lab.stop(lab.engine_names)
+
+    result = run_bench(state, Workload(requests=2), silent)
+
+    assert len(result.failures) == 2
+    assert "answered 50" in result.failures[0]
 
 
 def test_a_lab_tells_what_differs_and_what_is_simulated(lab: Lab, told: list[str]) -> None:
