@@ -202,14 +202,13 @@ class Scoring:
             insort(self._by_ready, (now, replica))
 
     def remove(self, replica: int) -> None:
-        """It is gone; what is in flight there is still told as finished."""
+        """It is gone, and what is in flight there with it; to tell of that afterwards is harmless."""
         load = self._loads.pop(replica, None)
         if load is not None:
             self._by_ready.remove((load.ready_at, replica))
             self._num_pending -= len(load.pending)
-            for sent in self._sent.values():
-                if sent.replica == replica:
-                    sent.computing = False
+            for ticket in [ticket for ticket, sent in self._sent.items() if sent.replica == replica]:
+                del self._sent[ticket]
 
     def choose(self, size: float, groups: Sequence[tuple[float, int]], among: int, now: float) -> Choice:
         """The replica of the lowest cost; of equal ones, the one that is free for longest.
@@ -289,9 +288,9 @@ class Scoring:
     def finished(self, ticket: Hashable, now: float) -> None:
         """Its answer ended, or it never got one."""
         sent = self._sent.pop(ticket, None)
-        load = self._loads.get(sent.replica) if sent is not None else None
-        if sent is None or load is None:
+        if sent is None:
             return
+        load = self._loads[sent.replica]
         if sent.computing:
             self._computed(ticket, sent, load, now)
             self._move(sent.replica, load)
