@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hypertier.errors import TierError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.resp_node import Connection, Node, command
-from hypertier.tier.backends.resp_reader import Reply
+from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import NUM_SLOTS, Redirect, key_slot, parse_slots
 from hypertier.tier.credentials import CredentialSource
 
@@ -76,6 +76,17 @@ class Topology:
     def doubt(self) -> None:
         """Something did not answer as expected: have the map renewed, if there is one."""
         self._is_stale = bool(self._slots)
+
+    def primaries(self, timeout_seconds: float) -> list[Node]:
+        """Ask who holds keys: every primary of a cluster, or the one server that there is."""
+        seed = self.node_at(self._seed)
+        reply = seed.call(ask_for_slots, timeout_seconds)
+        if isinstance(reply, ErrorReply) and reply.code == "ERR":
+            return [seed]  # cluster support disabled
+        if isinstance(reply, ErrorReply):
+            raise TierUnavailableError(f"L2 answered: {reply.message[:200]}")
+        self._adopt(parse_slots(reply, self._seed))
+        return [self.node_at(address) for address in dict.fromkeys(self._slots) if address]
 
     def close(self) -> None:
         """Break off all connections."""

@@ -1,0 +1,175 @@
+"""`hypertier cache`: what L2 holds, why engines do not share it, and how to empty it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from hypertier.errors import ConfigError, HypertierError
+from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
+from hypertier.tier.backends.resp_admin import RespAdmin
+from hypertier.tier.credentials import credential_source
+from hypertier.tier.inventory import NamespaceCount, count, differences
+from hypertier.tier.names import parse_entry_name, parse_facts_name
+
+COLUMNS = ("namespace", "model", "label", "epoch", "chunks", "values", "size", "expires in")
+
+
+@click.group("cache")
+def command() -> None:
+    """Look at and clear what L2 holds. Credentials come from the environment, as for engines."""
+
+
+def store_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Where L2 is, for each command."""
+    function = click.option(
+        "--ca-file", default="", metavar="FILE", help="Certificates that rediss:// trusts."
+    )(function)
+    return click.option(
+        "--url", metavar="URL", help=f"redis://HOST:PORT or rediss://HOST:PORT; else {URL_VARIABLE}."
+    )(function)
+
+
+@command.command("ls", epilog="Example: hypertier cache ls --url redis://127.0.0.1:6379")
+@store_options
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def ls(url: str | None, ca_file: str, format_: str) -> None:
+    """Count what L2 holds by namespace: model, epoch, chunks, bytes, and when they expire."""
+    with opened(url, ca_file) as (_, admin):
+        counts = inventory(admin)
+    if format_ == "json":
+        click.echo(json.dumps([each.as_json() for each in counts]))
+        return
+    for line in table(counts):
+        click.echo(line)
+
+
+@command.command("explain", epilog="Example: hypertier cache explain 4f1c 90ab")
+@store_options
+@click.argument("namespaces", nargs=-1, required=True)
+def explain(url: str | None, ca_file: str, namespaces: Sequence[str]) -> None:
+    """Tell what a namespace stands for, or in what several differ, so that none uses the others' blocks.
+
+    NAMESPACES are as `ls` shows them; their first characters do.
+    """
+    with opened(url, ca_file) as (_, admin):
+        counts = inventory(admin)
+    chosen = [choose(name, counts) for name in namespaces]
+    facts = {each.namespace.hex()[:8]: dict(each.facts) for each in chosen}
+    for name, known in facts.items():
+        if not known:
+            raise HypertierError(f"L2 no longer holds what {name} stands for: its facts expired")
+    shown: Any = differences(facts) if len(facts) > 1 else next(iter(facts.values()))
+    click.echo(json.dumps(shown, indent=2, sort_keys=True))
+
+
+@command.command("clear", epilog="Example: hypertier cache clear --namespace 4f1c --yes")
+@store_options
+@click.option("--namespace", "namespaces", multiple=True, help="Clear this one; its first characters do.")
+@click.option("--all", "everything", is_flag=True, help="Clear every namespace.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clear(url: str | None, ca_file: str, namespaces: Sequence[str], everything: bool, yes: bool) -> None:
+    """Remove namespaces from L2, and look again whether they are gone. Prints an audit line."""
+    if everything == bool(namespaces):
+        raise ConfigError("--namespace", list(namespaces), "one or more, or --all instead")
+    with opened(url, ca_file) as (address, admin):
+        counts = inventory(admin)
+        chosen = counts if everything else [choose(name, counts) for name in namespaces]
+        for line in table(chosen):
+            click.echo(line)
+        if chosen and not yes:
+            click.confirm(f"Remove these from {address.host}:{address.port}?", abort=True)
+        digests = {each.namespace for each in chosen}
+        num_removed = admin.remove(lambda name: namespace_of(name) in digests)
+        left = [each for each in inventory(admin) if each.namespace in digests]
+    num_left = sum(each.num_values for each in left)
+    audit = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "by": getpass.getuser(),
+        "action": "clear",
+        "l2": f"{address.host}:{address.port}",
+        "namespaces": sorted(digest.hex() for digest in digests),
+        "values_removed": num_removed,
+        "values_left": num_left,
+    }
+    click.echo(json.dumps(audit))
+    if num_left:
+        raise HypertierError(
+            f"{num_left} values are there again: engines that run stored them meanwhile. Raise the engines' "
+            "epoch instead, or stop them first"
+        )
+
+
+@contextmanager
+def opened(url: str | None, ca_file: str) -> Iterator[tuple[L2Address, RespAdmin]]:
+    """Connect to L2 as an engine would."""
+    setting, given = ("--url", url) if url else (URL_VARIABLE, os.environ.get(URL_VARIABLE, ""))
+    address = parse_l2_url(given, setting)
+    admin = RespAdmin(address, credential_source(os.environ), ca_file)
+    try:
+        yield address, admin
+    finally:
+        admin.close()
+
+
+def inventory(admin: RespAdmin) -> list[NamespaceCount]:
+    """Everything in L2, counted."""
+    return count(admin.values(), admin.facts())
+
+
+def choose(name: str, counts: Sequence[NamespaceCount]) -> NamespaceCount:
+    """Find the namespace that begins with `name`.
+
+    Raises:
+        ConfigError: none does, or several do.
+    """
+    found = [each for each in counts if name and each.namespace.hex().startswith(name.lower())]
+    if len(found) != 1:
+        known = ", ".join(each.namespace.hex()[:8] for each in counts) or "L2 is empty"
+        raise ConfigError("namespace", name, f"the beginning of exactly one of: {known}")
+    return found[0]
+
+
+def namespace_of(name: bytes) -> bytes | None:
+    """The namespace that a value belongs to, None for a foreign one."""
+    entry = parse_entry_name(name)
+    return entry.namespace if entry else parse_facts_name(name)
+
+
+def table(counts: Sequence[NamespaceCount]) -> list[str]:
+    """Lay counts out as lines."""
+    if not counts:
+        return ["L2 is empty"]
+    rows = [COLUMNS]
+    for each in counts:
+        row = each.as_json()
+        rows.append(
+            (
+                row["namespace"][:8],
+                str(row["model"] or "?"),
+                str(row["label"] or "-"),
+                "?" if row["epoch"] is None else str(row["epoch"]),
+                str(each.num_chunks),
+                str(each.num_values),
+                f"{each.num_bytes / 2**20:.1f} MiB",
+                expiry(each),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def expiry(each: NamespaceCount) -> str:
+    """When the first and the last value expire, from now."""
+    if each.first_expires_seconds is None or each.last_expires_seconds is None:
+        return "never"
+    return f"{each.first_expires_seconds}..{each.last_expires_seconds} s"

@@ -1,0 +1,102 @@
+"""Looking through all of L2, and removing from it: for people, not for engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from hypertier.errors import TierProtocolError
+from hypertier.tier.address import L2Address
+from hypertier.tier.backends.resp import refusal, tls_context
+from hypertier.tier.backends.resp_node import Connection, Node, command
+from hypertier.tier.backends.resp_reader import ErrorReply, Reply
+from hypertier.tier.backends.topology import Topology
+from hypertier.tier.credentials import CredentialSource
+from hypertier.tier.inventory import Value
+from hypertier.tier.names import PATTERN, parse_facts_name
+
+SCAN_COUNT = 1000
+TIMEOUT_SECONDS = 10.0
+
+
+class RespAdmin:
+    """All values of ours on one server or on all primaries of a cluster.
+
+    Raises `TierUnavailableError` when a server does not answer or refuses, `TierProtocolError` when it talks
+    nonsense.
+    """
+
+    def __init__(self, address: L2Address, credentials: CredentialSource, ca_file: str = "") -> None:
+        self._topology = Topology(address, credentials, tls_context(ca_file) if address.tls else None)
+
+    def values(self) -> Iterator[Value]:
+        """Yield every value with its size and the time that it has left."""
+        for node, names in self._names():
+            sizes = ask_each(node, [command(b"STRLEN", name) for name in names])
+            times = ask_each(node, [command(b"TTL", name) for name in names])
+            for name, size, time in zip(names, sizes, times, strict=True):
+                if isinstance(size, int) and isinstance(time, int) and time != -2:  # -2: gone meanwhile
+                    yield Value(name, size, None if time < 0 else time)
+
+    def facts(self) -> dict[bytes, bytes]:
+        """The descriptions of namespaces, by namespace."""
+        found: dict[bytes, bytes] = {}
+        for node, names in self._names():
+            described = [(name, namespace) for name in names if (namespace := parse_facts_name(name))]
+            replies = ask_each(node, [command(b"GET", name) for name, _ in described])
+            for (_, namespace), reply in zip(described, replies, strict=True):
+                if isinstance(reply, bytes):
+                    found[namespace] = reply
+        return found
+
+    def remove(self, is_chosen: Callable[[bytes], bool]) -> int:
+        """Remove the values whose names are chosen; returns how many there were."""
+        num_removed = 0
+        for node, names in self._names():
+            replies = ask_each(node, [command(b"UNLINK", name) for name in names if is_chosen(name)])
+            num_removed += sum(reply for reply in replies if isinstance(reply, int))
+        return num_removed
+
+    def close(self) -> None:
+        """Give up all connections."""
+        self._topology.close()
+
+    def _names(self) -> Iterator[tuple[Node, list[bytes]]]:
+        for node in self._topology.primaries(TIMEOUT_SECONDS):
+            seen: set[bytes] = set()
+            cursor = b"0"
+            while True:
+                cursor, names = scan(node, cursor)
+                fresh = [name for name in dict.fromkeys(names) if name not in seen]
+                seen.update(fresh)
+                if fresh:
+                    yield node, fresh
+                if cursor == b"0":
+                    break
+
+
+def scan(node: Node, cursor: bytes) -> tuple[bytes, list[bytes]]:
+    """One step of a SCAN: the next cursor, b"0" at the end, and some names."""
+    scan_command = command(b"SCAN", cursor, b"MATCH", PATTERN, b"COUNT", b"%d" % SCAN_COUNT)
+    match ask_each(node, [scan_command]):
+        case [[bytes(next_cursor), list(names)]]:
+            return next_cursor, [name for name in names if isinstance(name, bytes)]
+        case _:
+            raise TierProtocolError("L2 answered SCAN with something else than a cursor and names")
+
+
+def ask_each(node: Node, commands: Sequence[bytes]) -> list[Reply]:
+    """Send commands at once and return their replies. A key of another type is no error, its reply is one.
+
+    Raises:
+        TierUnavailableError: the server refuses.
+    """
+
+    def exchange(connection: Connection) -> list[Reply]:
+        connection.send([b"".join(commands)])
+        return [connection.read() for _ in commands]
+
+    replies = node.call(exchange, TIMEOUT_SECONDS) if commands else []
+    for reply in replies:
+        if isinstance(reply, ErrorReply) and reply.code != "WRONGTYPE":
+            raise refusal(reply)
+    return replies

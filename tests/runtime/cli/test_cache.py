@@ -1,0 +1,154 @@
+"""`hypertier cache` against a real Valkey and a real cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+from fakes_tier import FixedNamespace, RealCluster, RealValkey
+
+from hypertier.cli.cache import command
+from hypertier.errors import ConfigError, HypertierError
+from hypertier.tier.address import parse_l2_url
+from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.credentials import FixedCredentials
+from hypertier.tier.entries import Entries
+
+CHUNK = 150_000
+ONE, TWO = b"1" * 16, b"2" * 16
+
+
+class DescribedNamespace(FixedNamespace):
+    """A namespace with facts of its own."""
+
+    def describe(self) -> bytes:
+        return json.dumps({"model": "org/model", "epoch": self.digest()[0]}).encode()
+
+
+@pytest.fixture(params=["valkey", "cluster"], scope="module")
+def store(request: pytest.FixtureRequest) -> Iterator[RealValkey | RealCluster]:
+    with RealValkey() if request.param == "valkey" else RealCluster() as server:
+        yield server
+
+
+@pytest.fixture
+def url(store: RealValkey | RealCluster) -> Iterator[str]:
+    backend = RespBackend(parse_l2_url(store.url), FixedCredentials())
+    for namespace, num_chunks in ((ONE, 2), (TWO, 5)):
+        entries = Entries(
+            backend,
+            DescribedNamespace(namespace),
+            chunk_bytes=CHUNK,
+            ttl_seconds=3600,
+            lookup_timeout_seconds=20,
+            io_timeout_seconds=20,
+            stripe_bytes=64 * 1024,
+        )
+        for i in range(num_chunks):
+            entries.store(b"key %d" % i, memoryview(bytes(CHUNK)))
+    backend.put(b"somebody else's", [b"value"], 3600, 20)
+    yield store.url
+    for node in store.nodes if isinstance(store, RealCluster) else [store]:
+        node.ask(b"FLUSHALL")
+    backend.close()
+
+
+def run(*arguments: str, url: str, **environ: str) -> Result:
+    return CliRunner().invoke(command, list(arguments), env={"HYPERTIER_L2_URL": url, **environ})
+
+
+def listed(url: str) -> dict[str, dict[str, object]]:
+    return {each["namespace"]: each for each in json.loads(run("ls", "--format", "json", url=url).output)}
+
+
+def test_ls_counts_chunks_values_and_bytes(url: str) -> None:
+    found = listed(url)
+
+    assert list(found) == [TWO.hex(), ONE.hex()]
+    assert (found[TWO.hex()]["chunks"], found[TWO.hex()]["values"]) == (5, 15)
+    assert found[TWO.hex()]["bytes"] == 5 * (CHUNK + 64)
+    assert found[TWO.hex()]["model"] == "org/model"
+    assert found[TWO.hex()]["epoch"] == ord("2")
+    assert 3000 < int(str(found[ONE.hex()]["last_expires_seconds"])) <= 3600
+
+
+def test_ls_prints_a_table(url: str) -> None:
+    lines = run("ls", url=url).output.splitlines()
+
+    assert lines[0].split() == [
+        "namespace",
+        "model",
+        "label",
+        "epoch",
+        "chunks",
+        "values",
+        "size",
+        "expires",
+        "in",
+    ]
+    assert lines[1].split()[:6] == [TWO.hex()[:8], "org/model", "-", "50", "5", "15"]
+
+
+def test_clear_removes_one_namespace_alone_and_proves_it(url: str) -> None:
+    done = run("clear", "--namespace", TWO.hex()[:6], "--yes", url=url)
+
+    audit = json.loads(done.output.splitlines()[-1])
+    assert done.exit_code == 0
+    assert (audit["namespaces"], audit["values_removed"], audit["values_left"]) == ([TWO.hex()], 16, 0)
+    assert list(listed(url)) == [ONE.hex()]
+
+
+def test_clear_all_leaves_what_is_not_ours(url: str, store: RealValkey | RealCluster) -> None:
+    done = run("clear", "--all", "--yes", url=url)
+
+    nodes = store.nodes if isinstance(store, RealCluster) else [store]
+    assert done.exit_code == 0
+    assert run("ls", url=url).output == "L2 is empty\n"
+    assert sum(int(node.ask(b"DBSIZE")[1:]) for node in nodes) == 1
+
+
+def test_clear_asks_first(url: str) -> None:
+    done = run("clear", "--all", url=url)
+
+    assert done.exit_code == 1
+    assert len(listed(url)) == 2
+
+
+def test_explain_tells_what_a_namespace_stands_for_and_why_two_differ(url: str) -> None:
+    one = json.loads(run("explain", ONE.hex()[:4], url=url).output)
+    both = json.loads(run("explain", ONE.hex(), TWO.hex(), url=url).output)
+
+    assert one == {"model": "org/model", "epoch": ord("1")}
+    assert both == {"epoch": {ONE.hex()[:8]: ord("1"), TWO.hex()[:8]: ord("2")}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ls", "--url", "http://x:1"], "--url is 'http://x:1'; expected redis://"),
+        (["clear"], "--namespace is []; expected one or more, or --all instead"),
+        (["clear", "--namespace", "ab", "--all"], "--namespace is ['ab']; expected one or more, or --all"),
+        (
+            ["explain", "ffff"],
+            "namespace is 'ffff'; expected the beginning of exactly one of: 32323232, 31313131",
+        ),
+        (["explain", "3"], "namespace is '3'; expected the beginning of exactly one of: 32323232, 31313131"),
+    ],
+    ids=["url", "nothing to clear", "too much to clear", "unknown", "ambiguous"],
+)
+def test_what_cannot_work_is_named(url: str, arguments: list[str], message: str) -> None:
+    done = run(*arguments, url=url)
+
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith(message)
+
+
+def test_a_store_that_does_not_answer_is_one_error() -> None:
+    with RealValkey() as gone:
+        url = gone.url
+
+    done = run("ls", url=url)
+
+    assert isinstance(done.exception, HypertierError)
