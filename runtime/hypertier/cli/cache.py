@@ -22,7 +22,7 @@ from hypertier.tier.names import parse_entry_name, parse_facts_name
 COLUMNS = ("namespace", "model", "label", "epoch", "chunks", "values", "size", "expires in")
 
 
-@click.group("cache")
+@click.group("cache", epilog="Example: hypertier cache ls --url redis://127.0.0.1:6379")
 def command() -> None:
     """Look at and clear what L2 holds. Credentials come from the environment, as for engines."""
 
