@@ -22,6 +22,7 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 from hypertier.router.holders import members
 
@@ -194,6 +195,7 @@ class Scoring:
         self._mean_seconds = 0.0
         self._crowd = 0.0
         self._crowd_at = 0.0
+        self._turn = 0
 
     def add(self, replica: int, now: float) -> None:
         """A replica came: nothing is in flight there."""
@@ -235,7 +237,7 @@ class Scoring:
             # An engine computes at least the prompt's last token.
             held = min(held, size - 1)
             own = seconds_of(held, size)
-            for replica in self._soonest(some) if known else members(some):
+            for replica in self._some_of(some, known):
                 load = self._loads[replica]
                 if known:
                     wait = load.wait(now)
@@ -326,13 +328,17 @@ class Scoring:
         load.ready_at = load.since + load.pending_seconds
         insort(by_ready, (load.ready_at, replica))
 
-    def _soonest(self, replicas: int) -> Iterator[int]:
-        """All of a small set; of a large one, those that are free soonest."""
+    def _some_of(self, replicas: int, known: bool) -> Iterator[int]:
+        """All of a small set; of a large one those free soonest, or any while times are not known."""
         if replicas.bit_count() <= SMALL_SET:
             yield from members(replicas)
             return
+        by_ready = self._by_ready
+        start = 0
+        if not known:
+            self._turn = start = (self._turn + SMALL_SET) % len(by_ready)
         left = SMALL_SET
-        for _, replica in self._by_ready:
+        for _, replica in chain(islice(by_ready, start, None), islice(by_ready, start)):
             if replicas >> replica & 1:
                 yield replica
                 left -= 1
