@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,17 @@ pytestmark = [pytest.mark.cli, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = str(Path(sys.executable).with_name("hypertier"))
 ENVIRONMENT = {**os.environ, "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20"}
+
+
+STARTS = re.compile(r"^(?P<name>\S+) starts \(process (?P<pid>\d+),", re.M)
+
+
+def until(lines: Iterable[str], beginning: str) -> Iterator[str]:
+    """Yield lines up to the first that begins so."""
+    for line in lines:
+        yield line
+        if line.startswith(beginning):
+            return
 
 
 def readme_commands() -> list[list[str]]:
@@ -82,6 +95,31 @@ def test_a_value_that_cannot_work_is_named_and_ends_with_1(
     assert result.returncode == 1
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whatever_ends_lab_up_early_leaves_nothing_running(checkout: Path, number: signal.Signals) -> None:
+    engine = checkout / "engine-that-is-never-ready"
+    engine.write_text("#!/bin/sh\nexec sleep 600\n")
+    engine.chmod(0o755)
+    up = subprocess.Popen(
+        [COMMAND, "lab", "up", "examples/reference/deployment.yaml"],
+        cwd=checkout,
+        env={**ENVIRONMENT, "HYPERTIER_ENGINE_PYTHON": str(engine)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert up.stdout is not None
+    started = list(STARTS.finditer("".join(until(up.stdout, "engine-1 starts"))))
+
+    up.send_signal(number)
+    _, error = up.communicate(timeout=120)
+
+    assert up.returncode == 130
+    assert "Interrupted; nothing is left running." in error
+    assert [match["name"] for match in started] == ["valkey", "engine-0", "engine-1"]
+    assert [match[0] for match in started if Path(f"/proc/{match['pid']}").exists()] == []
 
 
 def test_the_demo_runs_to_its_table() -> None:
