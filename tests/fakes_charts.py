@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.deployment import Deployment, Images, InstanceGroup, load_deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 
 REFERENCE = Path(__file__).parent.parent / "examples" / "reference"
@@ -36,3 +36,73 @@ def deployment(changes: Mapping[str, Any] | None = None, **fields: Any) -> Deplo
     """The reference deployment with a changed endpoint, and fields of `Deployment` replaced."""
     reference = load_deployment(REFERENCE / "deployment.yaml")
     return replace(reference, **{"endpoints": (endpoint(changes),), **fields})
+
+
+SOURCE = "spec.modelSourceConfig"
+PREFILL_AND_DECODE = {"prefillSpec": {"replicas": 1}, "decodingSpec": {"replicas": 1}}
+HUGGING_FACE = {
+    "modelSourceType": "huggingface",
+    "huggingFaceModel": {
+        "modelId": "meta-llama/Llama-3.1-70B-Instruct",
+        "commitSHA": "1605565b47bb9346c5515c34102e054115b4f98b",
+        "tokenSecretRef": {"name": "hugging-face", "key": "token"},
+    },
+}
+FSX = {
+    "modelSourceType": "fsx",
+    "modelLocation": "/models/llama",
+    "fsxStorage": {"fileSystemId": "fs-0123456789abcdef0", "dnsName": "fs-0.fsx.example", "mountName": "m"},
+}
+VOLUME = {
+    "spec.modelSourceConfig": {"modelSourceType": "kubernetesVolume"},
+    "spec.kubernetes": {
+        "volumes": [
+            {
+                "name": "model-weights",
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "spec": {
+                            "accessModes": ["ReadWriteOnce"],
+                            "resources": {"requests": {"storage": "200Gi"}},
+                        }
+                    }
+                },
+            }
+        ],
+        "tolerations": [{"key": "team", "operator": "Equal", "value": "llm", "effect": "NoSchedule"}],
+        "podTemplateAnnotations": {"example.com/owner": "llm"},
+        "schedulerName": "default-scheduler",
+    },
+}
+SMALL = {
+    "spec.instanceType": "ml.g5.12xlarge",
+    "spec.worker.args": ["--max-model-len", "8192"],
+    "spec.worker.resources": {"limits": {"nvidia.com/gpu": 4}},
+    "spec.worker.probes": None,
+}
+SMALL_GROUPS = (InstanceGroup(name="gpu", instance_type="ml.g5.12xlarge", count=2),)
+AUTO_CACHE = replace(deployment().cache, l1=replace(deployment().cache.l1, size="auto"))
+
+KINDS_OF_DEPLOYMENT: dict[str, Callable[[], Deployment]] = {
+    "reference": deployment,
+    "L1 alone": lambda: deployment({"spec.kvCacheSpec.enableL2Cache": False}),
+    "L2 alone": lambda: deployment({"spec.kvCacheSpec.enableL1Cache": False}),
+    "no cache": lambda: deployment({"spec.kvCacheSpec": None}),
+    "weights from Hugging Face": lambda: deployment({SOURCE: HUGGING_FACE}),
+    "weights from FSx": lambda: deployment({SOURCE: FSX}),
+    "weights from a volume": lambda: deployment(VOLUME),
+    "session routing": lambda: deployment({"spec.intelligentRoutingSpec.routingStrategy": "session"}),
+    "routing off": lambda: deployment({"spec.intelligentRoutingSpec": None}),
+    "metrics off": lambda: deployment({"spec.metrics.enabled": False}),
+    "one group of small nodes": lambda: deployment(SMALL, instance_groups=SMALL_GROUPS, cache=AUTO_CACHE),
+    "images given": lambda: deployment(images=Images(engine="r.example/e:1", router="r.example/r:1")),
+    "namespace default": lambda: deployment({"metadata.namespace": None}),
+    "longest name": lambda: deployment({"metadata.name": "e" * 54}),
+    "two endpoints of a namespace": lambda: deployment(
+        endpoints=(endpoint(), endpoint({"metadata.name": "second"}))
+    ),
+    "one name in two namespaces": lambda: deployment(
+        endpoints=(endpoint(), endpoint({"metadata.namespace": "other"}))
+    ),
+    "operator": lambda: deployment(serving="operator"),
+}

@@ -12,6 +12,64 @@ from hypertier_cdk.charts.inputs import refuse
 
 WITHOUT_EFFECT_ANNOTATION = "hypertier.dev/without-effect"
 OWN_VOLUMES = ("shm", "tmp")
+SERVED = frozenset(
+    {
+        "spec.modelName",
+        "spec.replicas",
+        "spec.instanceType",
+        "spec.instanceTypes",
+        "spec.invocationEndpoint",  # the router answers every path of OpenAI's
+        "spec.maxDeployTimeInSeconds",
+        "spec.autoScalingSpec",
+        "spec.intelligentRoutingSpec",
+        "spec.kubernetes",
+        "spec.kvCacheSpec.enableL1Cache",
+        "spec.kvCacheSpec.enableL2Cache",
+        "spec.kvCacheSpec.l2CacheSpec",
+        "spec.metrics.enabled",
+        "spec.metrics.modelMetrics",  # vLLM has but one place for them
+        "spec.modelSourceConfig.modelSourceType",
+        "spec.modelSourceConfig.modelLocation",
+        "spec.modelSourceConfig.s3Storage",
+        "spec.modelSourceConfig.fsxStorage",
+        "spec.modelSourceConfig.huggingFaceModel",
+        "spec.tlsConfig.customCertificateConfig",
+        "spec.worker.image",
+        "spec.worker.args",
+        "spec.worker.command",
+        "spec.worker.workingDir",
+        "spec.worker.environmentVariables",
+        "spec.worker.modelInvocationPort",
+        "spec.worker.modelVolumeMount",
+        "spec.worker.probes",
+        "spec.worker.resources",
+    }
+)
+BEHIND_A_LOAD_BALANCER = frozenset(
+    {"spec.loadBalancer.routingAlgorithm", "spec.loadBalancer.idleTimeoutSeconds"}
+)
+WITHOUT_EFFECT = BEHIND_A_LOAD_BALANCER | {
+    "metadata.labels",
+    "metadata.annotations",
+    "spec.InitialReplicaCount",
+    "spec.loadBalancer.healthCheckPath",
+    "spec.metrics.metricsScrapeIntervalSeconds",
+    "spec.modelVersion",
+    "spec.tags",
+    "spec.tlsConfig.tlsCertificateOutputS3Uri",
+}
+WHY_NOT = {
+    "spec.kvCacheSpec.cacheConfigFile": "it configures LMCache",
+    "spec.lmcache": "no LMCache runs",
+    "spec.pdSpec": "prefill and decode run in the same engine",
+    "spec.dataCapture": "no requests are captured",
+    "spec.worker.requestLimits": "no proxy in the pod counts requests",
+    "spec.endpointName": "no SageMaker endpoint is registered",
+    "spec.dnsConfig": "no record is made; point the domain at the Ingress's address",
+    "spec.nodeAffinity": "pods go to the instance group of instanceType",
+    "spec.inferenceGateway": "our router stands in front",
+    "spec.modelSourceConfig.prefetchEnabled": "engines read the weights when they start",
+}
 # of Kubernetes' `restricted` standard, which namespaces are held to:
 # https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted (read 2026-12-01)
 VOLUME_KINDS = (
@@ -49,23 +107,9 @@ def refuse_what_would_be_off(endpoint: InferenceEndpointConfig) -> None:
             "redis: with serving: selfhosted there is no backend for HyperPod's tiered storage; use Valkey, "
             "or serving: operator",
         )
-    only_operator: tuple[tuple[str, Any, str], ...] = (
-        ("spec.kvCacheSpec.cacheConfigFile", cache.cache_config_file, "it configures LMCache"),
-        ("spec.pdSpec", spec.pd_spec, "prefill and decode run in the same engine"),
-        ("spec.dataCapture", spec.data_capture, "no requests are captured"),
-        ("spec.worker.requestLimits", spec.worker.request_limits, "no proxy in the pod counts requests"),
-        ("spec.endpointName", spec.endpoint_name, "no SageMaker endpoint is registered"),
-        ("spec.dnsConfig", spec.dns_config, "no record is made; point the domain at the Ingress's address"),
-        (
-            "spec.modelSourceConfig.prefetchEnabled",
-            spec.model_source_config.prefetch_enabled,
-            "engines read the weights from where they are when they start",
-        ),
-        *((path, got, "it is not known") for path, got in unknown_fields(spec, "spec")),
-    )
-    for path, got, why in only_operator:
-        if got:
-            raise refuse(endpoint, path, codec.encode(got), f"no such field with serving: selfhosted ({why})")
+    for path, got in (*unserved_fields(endpoint), *unknown_fields(spec, "spec")):
+        why = WHY_NOT.get(path, "nothing here reads it")
+        raise refuse(endpoint, path, got, f"no such field with serving: selfhosted ({why})")
     if spec.worker.model_invocation_port.name == "grpc":
         raise refuse(
             endpoint,
@@ -114,6 +158,24 @@ def _check_kubernetes(endpoint: InferenceEndpointConfig) -> None:
         taken.append(name)
 
 
+def unserved_fields(endpoint: InferenceEndpointConfig) -> Iterator[tuple[str, Any]]:
+    """Every field that is written and neither served nor known to be without effect, by its path."""
+    return _unserved(codec.encode(endpoint.spec), "spec")
+
+
+def _unserved(fields: Mapping[str, Any], parent: str) -> Iterator[tuple[str, Any]]:
+    for key, got in fields.items():
+        path = f"{parent}.{key}"
+        if not got or path in SERVED or path in WITHOUT_EFFECT:
+            continue
+        if isinstance(got, Mapping) and any(
+            known.startswith(f"{path}.") for known in SERVED | WITHOUT_EFFECT
+        ):
+            yield from _unserved(got, path)
+        else:
+            yield path, got
+
+
 def unknown_fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every field that the manifest has and its schema has not, by its path."""
     for key, got in value.unknown.items():
@@ -132,19 +194,16 @@ def unknown_fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 def without_effect(endpoint: InferenceEndpointConfig) -> list[str]:
     """Fields that say nothing here, though requests are answered; `hypertier render` lists them."""
     spec = endpoint.spec
-    balancer, tls = spec.load_balancer, spec.tls_config
-    exposed = tls is not None and tls.custom_certificate_config is not None
-    fields = {
-        "metadata.labels": endpoint.metadata.labels,
-        "metadata.annotations": endpoint.metadata.annotations,
-        "spec.InitialReplicaCount": spec.initial_replica_count,
-        "spec.modelVersion": spec.model_version,
-        "spec.tags": spec.tags,
-        "spec.metrics.metricsScrapeIntervalSeconds": spec.metrics
-        and spec.metrics.metrics_scrape_interval_seconds,
-        "spec.loadBalancer.healthCheckPath": balancer and balancer.health_check_path,
-        "spec.loadBalancer.routingAlgorithm": not exposed and balancer and balancer.routing_algorithm,
-        "spec.loadBalancer.idleTimeoutSeconds": not exposed and balancer and balancer.idle_timeout_seconds,
-        "spec.tlsConfig.tlsCertificateOutputS3Uri": exposed and tls and tls.tls_certificate_output_s3_uri,
+    written = {
+        "metadata": codec.encode(endpoint.metadata),
+        "spec": codec.encode(spec),
     }
-    return [path for path, got in fields.items() if got]
+    tls = spec.tls_config
+    served = BEHIND_A_LOAD_BALANCER if tls and tls.custom_certificate_config else frozenset()
+    return sorted(path for path in WITHOUT_EFFECT - served if _value_at(written, path))
+
+
+def _value_at(fields: Any, path: str) -> Any:
+    for key in path.split("."):
+        fields = fields.get(key) if isinstance(fields, Mapping) else None
+    return fields

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from fakes_charts import deployment
+from fakes_charts import PREFILL_AND_DECODE, deployment
 from kubernetes_gate import amount
 
 from hypertier.errors import ConfigError
@@ -273,7 +273,7 @@ def test_fields_without_effect_are_named_on_the_engines() -> None:
 
     engine = next(e for e in objects if e["kind"] == "Deployment")
     assert engine["metadata"]["annotations"]["hypertier.dev/without-effect"] == (
-        "spec.tags; spec.loadBalancer.routingAlgorithm"
+        "spec.loadBalancer.routingAlgorithm; spec.tags"
     )
 
 
@@ -334,7 +334,10 @@ BAD_MANIFESTS = {
         {"spec.kvCacheSpec.cacheConfigFile": "/x.yaml"},
         r"spec\.kvCacheSpec\.cacheConfigFile is '/x\.yaml'; expected no such field",
     ),
-    "prefill apart from decode": ({"spec.pdSpec": {"x": 1}}, r"spec\.pdSpec is .*; expected no such field"),
+    "prefill apart from decode": (
+        {"spec.pdSpec": PREFILL_AND_DECODE},
+        r"spec\.pdSpec is .*; expected no such field",
+    ),
     "a SageMaker endpoint": (
         {"spec.endpointName": "e"},
         r"spec\.endpointName is 'e'; expected no such field",
@@ -351,6 +354,18 @@ BAD_MANIFESTS = {
     "limits of a proxy": (
         {"spec.worker.requestLimits": {"maxConcurrentRequests": 8}},
         r"spec\.worker\.requestLimits is .*; expected no such field",
+    ),
+    "affinity to nodes": (
+        {"spec.nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+        r"spec\.nodeAffinity is .*; expected no such field .*instance group",
+    ),
+    "a mode of LMCache": (
+        {"spec.lmcache": {"mode": "MultiProcess"}},
+        r"spec\.lmcache is {'mode': 'MultiProcess'}; expected no such field .*no LMCache runs",
+    ),
+    "a field of a newer operator": (
+        {"spec.modelCacheConfig": {"weightsCache": {"enabled": True}}},
+        r"spec\.modelCacheConfig is .*; expected no such field",
     ),
     "a field that does not exist": ({"spec.replica": 3}, r"spec\.replica is 3; expected no such field"),
     "a field that does not exist, deep in": (

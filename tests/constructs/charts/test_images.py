@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hypertier.errors import ConfigError
+from hypertier.errors import ConfigError, MissingPackageError
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier_cdk.charts.images import image_build, vllm_image
 from hypertier_cdk.charts.pods import USER_ID
@@ -37,6 +37,28 @@ def test_an_image_is_built_from_the_folder_that_holds_the_containerfile(referenc
     assert (build.directory / build.file).read_text(encoding="utf-8") == CONTAINERFILE
     assert build.target == "router"
     assert build.build_args == {}
+
+
+def test_an_installed_wheel_brings_its_containerfile_inside_the_package(
+    reference: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Containerfile").write_text(CONTAINERFILE, encoding="utf-8")
+    monkeypatch.setattr("hypertier_cdk.charts.images.package_folder", lambda: tmp_path)
+
+    build = image_build(reference, "router")
+
+    assert (build.directory, build.build_args) == (tmp_path, {"PACKAGE": "."})
+
+
+def test_a_hypertier_without_a_containerfile_says_so(
+    reference: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hypertier_cdk.charts.images.package_folder", lambda: tmp_path / "hypertier")
+
+    with pytest.raises(
+        MissingPackageError, match=r"building images needs the package hypertier with Containerfile"
+    ):
+        image_build(reference, "engine")
 
 
 def test_the_engine_is_built_on_the_image_of_the_manifest(reference: Deployment) -> None:
@@ -73,7 +95,7 @@ def test_the_project_inside_the_image_is_the_one_outside() -> None:
     outside = PROJECT["project"]
     assert inside["version"] == version("hypertier")
     assert inside["scripts"] == outside["scripts"]
-    assert inside["dependencies"] == outside["dependencies"]
+    assert set(inside["dependencies"]) <= set(outside["dependencies"])  # pods lint nothing
     assert inside["entry-points"] == {"vllm.general_plugins": outside["entry-points"]["vllm.general_plugins"]}
 
 

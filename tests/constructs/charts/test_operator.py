@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from fakes_charts import deployment
+from fakes_charts import PREFILL_AND_DECODE, deployment
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment, Operator
@@ -75,7 +75,7 @@ REFUSED = {
         r"spec\.kvCacheSpec\.enableL2Cache is False; expected operator\.version 3\.3 or newer",
     ),
     "prefill and decode before 3.2": (
-        {"spec.pdSpec": {"routingThreshold": 1}},
+        {"spec.pdSpec": PREFILL_AND_DECODE},
         "3.1.2",
         r"spec\.pdSpec is .*; expected operator\.version 3\.2 or newer",
     ),

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes_charts import KINDS_OF_DEPLOYMENT
 
+from hypertier.lab.plan import LabSettings, plan_lab
 from hypertier.lab.translate import read_endpoint, served_model_name
 from hypertier.spec.deployment import load_deployment
 from hypertier_cdk.charts.render import render
@@ -45,3 +47,27 @@ def test_the_lab_finds_one_engine_one_router_and_leaves_the_exporter(reference: 
 
 def test_rendering_twice_gives_the_same(reference: list[dict[str, Any]]) -> None:
     assert render(load_deployment(EXAMPLES / "reference" / "deployment.yaml")) == reference
+
+
+ONE_ENDPOINT = [
+    kind
+    for kind, make in KINDS_OF_DEPLOYMENT.items()
+    if len(make().endpoints) == 1 and make().serving == "selfhosted"
+]
+
+
+@pytest.mark.parametrize("kind", ONE_ENDPOINT)
+def test_the_lab_understands_every_argument_and_variable_that_is_rendered(kind: str) -> None:
+    endpoint = read_endpoint(render(KINDS_OF_DEPLOYMENT[kind]()))
+    settings = LabSettings(
+        engine="vllm",
+        replicas=2,
+        ports=(8101, 8102, 8103, 8104, 8105),
+        model_directory=Path("model"),
+        engine_command=("python3", "-m", "hypertier.tier.launch"),
+        router_command=("hypertier",),
+    )
+
+    plan = plan_lab(endpoint, settings, {})
+
+    assert [spec.name for spec in plan.engines] == ["engine-0", "engine-1"]
