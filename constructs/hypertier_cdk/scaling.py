@@ -15,7 +15,7 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
-from hypertier_cdk.cluster import HyperPodCluster
+from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.metrics import endpoint_metric
 
 METRICS = ("KvCacheUsageRatio", "L1UsageRatio")
@@ -37,7 +37,7 @@ class CacheUtilizationScaling(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        cluster: HyperPodCluster,
+        cluster: ClusterBase,
         endpoint: str,
         namespace: str,
         deployment: str,
@@ -160,16 +160,26 @@ class CacheUtilizationScaling(Construct):
             period=cdk.Duration.minutes(1), statistic="Maximum"
         )
 
-    def _inside(self, vpc: ec2.IVpc, cluster: HyperPodCluster, role: iam.Role) -> ec2.SecurityGroup:
+    def _inside(self, vpc: ec2.IVpc, cluster: ClusterBase, role: iam.Role) -> ec2.SecurityGroup:
         """The function's security group, which may reach the Kubernetes API, and what Lambda needs for it."""
         role.add_managed_policy(
             iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaVPCAccessExecutionRole")
         )
         group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="hook for replicas")
-        cluster.eks_cluster.connections.allow_default_port_from(group, "hook for replicas")
+        # Not `connections`: the rule belongs to this stack, which may come after the cluster's.
+        ec2.CfnSecurityGroupIngress(
+            self,
+            "ReachesKubernetes",
+            group_id=cluster.eks_cluster.cluster_security_group_id,
+            source_security_group_id=group.security_group_id,
+            ip_protocol="tcp",
+            from_port=443,
+            to_port=443,
+            description="hook for replicas",
+        )
         return group
 
-    def _admit(self, cluster: HyperPodCluster, role: iam.Role, namespace: str, deployment: str) -> None:
+    def _admit(self, cluster: ClusterBase, role: iam.Role, namespace: str, deployment: str) -> None:
         """Let the function's role read and patch this Deployment, and nothing else in the cluster."""
         name = f"hypertier-replicas-{deployment}"
         eks_l1.CfnAccessEntry(
