@@ -61,7 +61,7 @@ def new_addon(
 class ClusterAddons(Construct):
     """The add-ons that every HyperPod cluster has, and those that a part asks for, each once.
 
-    `versions` pins an add-on by its name.
+    `versions` pins an add-on by its name. An `adopted` cluster has the first already.
 
     Attributes:
         before_nodes: what the nodes depend on.
@@ -74,13 +74,14 @@ class ClusterAddons(Construct):
         *,
         cluster: eks.ICluster,
         versions: Mapping[str, str] | None = None,
+        adopted: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster = cluster
         self._versions = dict(versions or {})
         self._nodes_ready: list[IDependable] = []
         self._made: dict[str, eks.CfnAddon] = {}
-        self.before_nodes = [self._add(name) for name in BEFORE_NODES]
+        self.before_nodes = [] if adopted else [self._add(name) for name in BEFORE_NODES]
 
     def after_nodes(self, nodes_ready: IDependable) -> list[eks.CfnAddon]:
         """Add what needs nodes; every later add-on depends on `nodes_ready` too."""

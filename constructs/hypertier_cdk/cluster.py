@@ -5,24 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_eks_v2 as eks
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier.spec import deployment
-from hypertier_cdk.addons import FSX_DRIVER, S3_DRIVER, ClusterAddons
+from hypertier_cdk.addons import ClusterAddons
+from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.eks import new_eks_cluster
 from hypertier_cdk.instance_group import InstanceGroup
 from hypertier_cdk.network import Network
 from hypertier_cdk.node_agents import NVIDIA_PLUGIN_IMAGE, node_agents
 from hypertier_cdk.readiness import NodeReadiness
-from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role, service_account_role
+from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role
 from hypertier_cdk.security_groups import NodeSecurityGroup
 from hypertier_cdk.tiered_storage import TieredStorage
 
@@ -30,13 +29,16 @@ MAX_GROUPS = 100
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 
-class HyperPodCluster(Construct):
+class HyperPodCluster(ClusterBase):
     """An EKS cluster and the HyperPod cluster `name` on it, with its instance groups.
 
     With `autoscaling` HyperPod's Karpenter adds and removes nodes itself, within `HyperpodNodeClass` objects.
 
     Attributes:
-        nodes_ready: what pods must depend on; the cluster's own resource is complete before any node exists.
+        resource: the `AWS::SageMaker::Cluster`.
+        execution_role: the nodes' own role.
+        cluster_role: Karpenter's role, or None.
+        instance_groups: the groups as the cluster gets them.
     """
 
     def __init__(
@@ -142,86 +144,6 @@ class HyperPodCluster(Construct):
             else self.resource
         )
         self.addons.after_nodes(self.nodes_ready)
-        self._s3_role: iam.Role | None = None
-
-    def add_manifest(
-        self,
-        manifest_id: str,
-        objects: Sequence[Mapping[str, Any]],
-        *depends_on: IDependable,
-        scope: Construct | None = None,
-    ) -> eks.KubernetesManifest:
-        """Apply Kubernetes objects once nodes are ready and what they depend on exists.
-
-        `scope` says whose they are (default: the cluster's), so that another stack can bring its own.
-        """
-        self.network.refuse_unreachable_images(objects)
-        manifest = eks.KubernetesManifest(
-            scope or self, manifest_id, cluster=self.eks_cluster, manifest=list(objects), overwrite=True
-        )
-        manifest.node.add_dependency(self.nodes_ready, *depends_on)
-        return manifest
-
-    def pod_role(
-        self, role_id: str, namespace: str, service_account: str, *, scope: Construct | None = None
-    ) -> iam.Role:
-        """A role for the pods of one service account, by EKS Pod Identity; without any permission yet."""
-        owner = Construct(scope or self, role_id)
-        role = iam.Role(
-            owner,
-            "Role",
-            assumed_by=iam.SessionTagsPrincipal(
-                iam.ServicePrincipal(
-                    "pods.eks.amazonaws.com",
-                    conditions={
-                        "StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account},
-                        "ArnEquals": {"aws:SourceArn": self.eks_cluster.cluster_arn},
-                    },
-                )
-            ),
-            description=f"pods of {namespace}/{service_account}",
-        )
-        association = eks.CfnPodIdentityAssociation(
-            owner,
-            "Association",
-            cluster_name=self.eks_cluster.cluster_name,
-            namespace=namespace,
-            service_account=service_account,
-            role_arn=role.role_arn,
-        )
-        association.node.add_dependency(*self.addons.before_nodes)
-        return role
-
-    def s3_driver(self) -> eks.CfnAddon:
-        """The driver that mounts S3 buckets, with a role that may read none yet."""
-        if self._s3_role is None:
-            self._s3_role = service_account_role(
-                self,
-                "S3DriverRole",
-                cluster=self.eks_cluster,
-                namespace="kube-system",
-                service_account="s3-csi-driver-sa",
-                description="mounts S3 buckets for pods",
-            )
-        # GPU nodes are tainted; weights are mounted there.
-        everywhere = {"node": {"tolerateAllTaints": True}}
-        return self.addons.add(S3_DRIVER, role=self._s3_role, configuration=everywhere, after=[self._s3_role])
-
-    def read_bucket(self, bucket_name: str) -> IDependable:
-        """Let pods mount this S3 bucket for reading; depend on what comes back to be able to.
-
-        The driver has one role for all pods, so every pod can mount what one of them may.
-        """
-        driver = self.s3_driver()
-        assert self._s3_role is not None
-        bucket = f"arn:{cdk.Stack.of(self).partition}:s3:::{bucket_name}"
-        self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket]))
-        self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"{bucket}/*"]))
-        return driver
-
-    def mount_fsx(self) -> IDependable:
-        """Let pods mount FSx for Lustre file systems that exist; depend on what comes back to be able to."""
-        return self.addons.add(FSX_DRIVER)
 
     def _group(self, group: InstanceGroup) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
         return group.to_property(

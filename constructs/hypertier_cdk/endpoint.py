@@ -22,7 +22,7 @@ from hypertier_cdk.charts.images import image_build
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects, namespace_objects
-from hypertier_cdk.cluster import HyperPodCluster
+from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.metrics import NAMESPACE
 
 
@@ -49,7 +49,7 @@ class InferenceEndpoint(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        cluster: HyperPodCluster,
+        cluster: ClusterBase,
         deployment: Deployment,
         endpoint: InferenceEndpointConfig | None = None,
         cache_store: CacheStore | None = None,
@@ -149,7 +149,7 @@ class InferenceEndpoint(Construct):
         ).image_uri
 
 
-def _weights(cluster: HyperPodCluster, endpoint: InferenceEndpointConfig) -> list[IDependable]:
+def _weights(cluster: ClusterBase, endpoint: InferenceEndpointConfig) -> list[IDependable]:
     """What lets pods mount the weights; nothing where they are fetched."""
     source = endpoint.spec.model_source_config
     if source.model_source_type == "s3" and source.s3_storage is not None:
@@ -202,7 +202,7 @@ def _only_endpoint(deployment: Deployment) -> InferenceEndpointConfig:
 
 
 def _namespace(
-    scope: Construct, cluster: HyperPodCluster, deployment: Deployment, endpoint: InferenceEndpointConfig
+    scope: Construct, cluster: ClusterBase, deployment: Deployment, endpoint: InferenceEndpointConfig
 ) -> list[eks.KubernetesManifest]:
     """The endpoint's namespace, made once a stack; none for Kubernetes' own `default`."""
     found = [

@@ -12,7 +12,7 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import new_addon
-from hypertier_cdk.cluster import HyperPodCluster
+from hypertier_cdk.cluster_base import ClusterBase
 
 ADDON = "amazon-sagemaker-hyperpod-observability"
 SERVICE_ACCOUNT = "hyperpod-observability-operator-otel-collector"
@@ -52,7 +52,7 @@ class Observability(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        cluster: HyperPodCluster,
+        cluster: ClusterBase,
         metrics: Mapping[str, str] | None = None,
         logs: bool = True,
         addon_version: str | None = None,

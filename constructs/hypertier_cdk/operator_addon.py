@@ -11,7 +11,7 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import CERT_MANAGER, METRICS_SERVER, new_addon
-from hypertier_cdk.cluster import HyperPodCluster
+from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.load_balancer_policy import load_balancer_statements
 from hypertier_cdk.roles import service_account_role
 
@@ -71,7 +71,7 @@ class InferenceOperator(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        cluster: HyperPodCluster,
+        cluster: ClusterBase,
         version: str = "3.7",
         read_buckets: Sequence[str] = (),
         gated_models: bool = False,
@@ -138,7 +138,7 @@ class InferenceOperator(Construct):
             removal_policy=cdk.RemovalPolicy.RETAIN,
         )
 
-    def _new_role(self, cluster: HyperPodCluster, custom_domains: bool) -> iam.Role:
+    def _new_role(self, cluster: ClusterBase, custom_domains: bool) -> iam.Role:
         stack = cdk.Stack.of(self)
         own = cdk.Names.unique_resource_name(self, max_length=20, separator="-")
         role = service_account_role(
@@ -173,7 +173,7 @@ class InferenceOperator(Construct):
             )
         return role
 
-    def _new_load_balancer_role(self, cluster: HyperPodCluster) -> iam.Role:
+    def _new_load_balancer_role(self, cluster: ClusterBase) -> iam.Role:
         stack = cdk.Stack.of(self)
         role = service_account_role(
             self,
@@ -188,7 +188,7 @@ class InferenceOperator(Construct):
             role.add_to_policy(iam.PolicyStatement.from_json(statement))
         return role
 
-    def _new_autoscaler_role(self, cluster: HyperPodCluster) -> iam.Role:
+    def _new_autoscaler_role(self, cluster: ClusterBase) -> iam.Role:
         stack = cdk.Stack.of(self)
         role = service_account_role(
             self,
@@ -218,7 +218,7 @@ class InferenceOperator(Construct):
         )
         return role
 
-    def _new_gated_model_role(self, cluster: HyperPodCluster) -> iam.Role:
+    def _new_gated_model_role(self, cluster: ClusterBase) -> iam.Role:
         return service_account_role(
             self,
             "GatedModelRole",

@@ -10,6 +10,8 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from hypertier.errors import ConfigError
+
 CLUSTER_TAG = "hypertier:cluster"
 
 
@@ -132,7 +134,8 @@ def service_account_role(
 
     `service_account` and `namespace` may hold `*`.
     """
-    issuer = cluster.open_id_connect_provider.open_id_connect_provider_issuer
+    provider = _oidc_provider(cluster)
+    issuer = provider.open_id_connect_provider_issuer
     operator = "StringLike" if "*" in namespace + service_account else "StringEquals"
     # The issuer is known at deployment alone and stands in a key, which CloudFormation cannot fill in.
     condition = CfnJson(
@@ -143,7 +146,7 @@ def service_account_role(
             f"{issuer}:sub": f"system:serviceaccount:{namespace}:{service_account}",
         },
     )
-    pods = iam.OpenIdConnectPrincipal(cluster.open_id_connect_provider).with_conditions({operator: condition})
+    pods = iam.OpenIdConnectPrincipal(provider).with_conditions({operator: condition})
     role = iam.Role(
         scope,
         construct_id,
@@ -157,3 +160,12 @@ def service_account_role(
     for principal in also_trusted:
         policy.add_statements(iam.PolicyStatement(actions=["sts:AssumeRole"], principals=[principal]))
     return role
+
+
+def _oidc_provider(cluster: eks.ICluster) -> iam.IOpenIdConnectProvider:
+    try:
+        return cluster.open_id_connect_provider
+    except RuntimeError as error:  # what the CDK raises for an adopted cluster that was not given one
+        raise ConfigError(
+            "oidc_provider_arn", None, "the ARN of the EKS cluster's OIDC provider in IAM: roles go by it"
+        ) from error
