@@ -1,4 +1,4 @@
-"""LLM inference with a two-tier KV cache and a router that knows it: what runs in the pods and on a laptop."""
+"""LLM inference with a two-tier KV cache and a router that knows it: what runs in pods and on laptops."""
 
 from importlib.metadata import PackageNotFoundError, version
 
