@@ -82,6 +82,51 @@ def deployment() -> dict[str, Any]:
     }
 
 
+def gateway() -> dict[str, Any]:
+    """A valid InferenceGatewayConfig."""
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "InferenceGatewayConfig",
+        "metadata": {"name": "gateway", "namespace": "inference"},
+        "spec": {
+            "auth": {"jwt": {"issuer": "https://login.internal"}},
+            "schedulers": [
+                {"name": "llama", "type": "llm-d", "modelName": "llama-8b", "weights": {"lru": 1}},
+                {"name": "qwen", "type": "epp", "modelName": "qwen", "weights": {"queue": 2}},
+            ],
+        },
+    }
+
+
+def cluster() -> dict[str, Any]:
+    """A valid CreateCluster request with tiered storage and Karpenter."""
+    return {
+        "ClusterName": "serving",
+        "NodeRecovery": "Automatic",
+        "NodeProvisioningMode": "Continuous",
+        "ClusterRole": "arn:aws:iam::123456789012:role/karpenter",
+        "AutoScaling": {"Mode": "Enable", "AutoScalerType": "Karpenter"},
+        "TieredStorageConfig": {"Mode": "Enable", "InstanceMemoryAllocationPercentage": 20},
+        "InstanceGroups": [
+            {"InstanceGroupName": "gpu", "InstanceType": "ml.g5.12xlarge", "InstanceCount": 3},
+        ],
+    }
+
+
+def service_account() -> dict[str, Any]:
+    """The operator's service account with a role that it may pass."""
+    role = "arn:aws:iam::123456789012:role/SageMakerHyperPodInference-serving"
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {
+            "name": "hyperpod-inference-controller-manager",
+            "namespace": "hyperpod-inference-system",
+            "annotations": {"eks.amazonaws.com/role-arn": role},
+        },
+    }
+
+
 def changed(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of `data` with values set at dotted paths (`spec.worker.args.1`), or `REMOVED`.
 

@@ -241,10 +241,15 @@ def load_deployment(path: Path | str) -> Deployment:
         InferenceEndpointConfig.from_manifest(_single_document(file.parent / name))
         for name in written.endpoints
     )
+    return deployment_of(written, endpoints)
+
+
+def deployment_of(file: DeploymentFile, endpoints: tuple[InferenceEndpointConfig, ...]) -> Deployment:
+    """What a deployment file means with its manifests read and its defaults filled in."""
     chosen = {
-        attribute: getattr(written, attribute)
+        attribute: getattr(file, attribute)
         for attribute, _ in codec.fields_by_name(DeploymentFile).values()
-        if attribute not in ("endpoints", "api_version", "kind") and getattr(written, attribute) is not None
+        if attribute not in ("endpoints", "api_version", "kind") and getattr(file, attribute) is not None
     }
     return Deployment(endpoints=endpoints, **chosen)
 

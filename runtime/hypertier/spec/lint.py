@@ -12,7 +12,15 @@ from hypertier.errors import ManifestError
 from hypertier.spec.deployment import API_VERSION as DEPLOYMENT_VERSION
 from hypertier.spec.endpoint import API_GROUP
 from hypertier.spec.rules import RULES, Edit
-from hypertier.spec.rules.rule import CLUSTER, DEPLOYMENT, GATEWAY, MODELS, Language, Severity
+from hypertier.spec.rules.rule import (
+    CLUSTER,
+    DEPLOYMENT,
+    GATEWAY,
+    MODELS,
+    SERVICE_ACCOUNT,
+    Language,
+    Severity,
+)
 from hypertier.spec.rules.subject import Subject, Surroundings, Version, parse_version
 from hypertier.spec.source import MAX_BYTES, read_documents
 from hypertier.spec.suggest import nearest
@@ -21,6 +29,7 @@ from hypertier.spec.tree import Document, View, dotted
 SUFFIXES = (".yaml", ".yml", ".json")
 UNREADABLE = "unreadable"
 NOT_A_MANIFEST = "not-a-manifest"
+OPERATOR_SERVICE_ACCOUNT = "hyperpod-inference-controller-manager"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +192,8 @@ def kind_of(data: Any) -> str | None:
         return str(kind)
     if kind is None and "ClusterName" in data:
         return CLUSTER
+    if kind == SERVICE_ACCOUNT and View(data).text("metadata.name") == OPERATOR_SERVICE_ACCOUNT:
+        return SERVICE_ACCOUNT
     return None
 
 

@@ -18,6 +18,7 @@ JUMPSTART = "JumpStartModel"
 DEPLOYMENT = "Deployment"
 GATEWAY = "InferenceGatewayConfig"
 CLUSTER = "Cluster"
+SERVICE_ACCOUNT = "ServiceAccount"
 MODELS = (ENDPOINT, JUMPSTART)
 
 MAX_GOT_CHARACTERS = 80

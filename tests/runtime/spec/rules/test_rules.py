@@ -7,14 +7,43 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from fakes_manifests import GPU, GROUP, REMOVED, changed, deployment, endpoint, jumpstart
+from fakes_manifests import (
+    GPU,
+    GROUP,
+    REMOVED,
+    changed,
+    cluster,
+    deployment,
+    endpoint,
+    gateway,
+    jumpstart,
+    service_account,
+)
 
 from hypertier.spec.rules import RULES
-from hypertier.spec.rules.rule import DEPLOYMENT, ENDPOINT, JUMPSTART, MODELS
+from hypertier.spec.rules.rule import (
+    CLUSTER,
+    DEPLOYMENT,
+    ENDPOINT,
+    GATEWAY,
+    JUMPSTART,
+    SERVICE_ACCOUNT,
+)
 from hypertier.spec.rules.subject import Subject, Surroundings
 from hypertier.spec.tree import Document, View, dotted
 
-BASES = {ENDPOINT: endpoint, JUMPSTART: jumpstart, DEPLOYMENT: deployment}
+BASES = {
+    ENDPOINT: endpoint,
+    JUMPSTART: jumpstart,
+    DEPLOYMENT: deployment,
+    GATEWAY: gateway,
+    CLUSTER: cluster,
+    SERVICE_ACCOUNT: service_account,
+}
+ROLE = {"replicas": 1, "resources": {"limits": {GPU: 8}}}
+PD = {"prefillSpec": ROLE, "decodingSpec": ROLE}
+CERTIFICATE = {"acmArn": "arn:aws:acm:eu-west-1:123456789012:certificate/abc", "domainName": "models.example"}
+TAINTED = {"Taints": [{"Key": "team", "Value": "x", "Effect": "NoSchedule"}]}
 HF = {"modelId": "meta-llama/Llama-3.1-8B-Instruct", "commitSHA": "0" * 40}
 L2 = {"enableL1Cache": True, "enableL2Cache": True}
 REDIS = {**L2, "l2CacheSpec": {"l2CacheBackend": "redis", "l2CacheLocalUrl": "rediss://cache.internal:6379"}}
@@ -749,6 +778,228 @@ CASES = [
         {f"{WORKER}image": "123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:1"},
         deployment={**SELFHOSTED, "cluster": {"closedNetwork": True}},
     ),
+    # disaggregation
+    Case(
+        "disaggregation-instance",
+        {"spec.pdSpec": PD},
+        "spec.instanceType",
+        {"spec.pdSpec": PD, "spec.instanceType": "ml.p5.48xlarge"},
+    ),
+    Case(
+        "disaggregation-zone",
+        {"spec.pdSpec": {**PD, "topologySpec": {"sameAZ": False}}},
+        "spec.pdSpec.topologySpec.sameAZ",
+        {"spec.pdSpec": PD},
+    ),
+    Case(
+        "disaggregation-model",
+        {"spec.pdSpec": PD},
+        "spec.pdSpec",
+        {"spec.pdSpec": PD, "spec.modelName": "Llama-3.1-70B"},
+    ),
+    Case(
+        "disaggregation-resources",
+        {"spec.pdSpec": {**PD, "prefillSpec": {"replicas": 1}}},
+        "spec.pdSpec.prefillSpec.resources",
+        {"spec.pdSpec": PD},
+    ),
+    Case(
+        "disaggregation-threshold",
+        {"spec.pdSpec": {**PD, "routingThreshold": 512}},
+        "spec.pdSpec.routingThreshold",
+        {"spec.pdSpec": PD},
+    ),
+    # network
+    Case(
+        "dns-needs-certificate",
+        {"spec.dnsConfig": {"hostedZoneId": "Z123"}},
+        "spec.tlsConfig.customCertificateConfig",
+        {
+            "spec.dnsConfig": {"hostedZoneId": "Z123"},
+            "spec.tlsConfig": {"customCertificateConfig": CERTIFICATE},
+        },
+    ),
+    Case(
+        "certificate-region",
+        {"spec.tlsConfig": {"customCertificateConfig": CERTIFICATE}},
+        "spec.tlsConfig.customCertificateConfig.acmArn",
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "certificate-bucket",
+        {"spec.tlsConfig": {"tlsCertificateOutputS3Uri": "s3://certificates-of-ours"}},
+        "spec.tlsConfig.tlsCertificateOutputS3Uri",
+        {"spec.tlsConfig": {"tlsCertificateOutputS3Uri": "s3://hyperpod-tls-ours/x"}},
+    ),
+    Case(
+        "idle-timeout",
+        {"spec.modelName": "Llama-3.1-405B", f"{WORKER}args": ["--max-model-len=131072"]},
+        "spec.loadBalancer.idleTimeoutSeconds",
+        {"spec.modelName": "Llama-3.1-8B", f"{WORKER}args": ["--max-model-len=8192"]},
+    ),
+    # capture
+    Case(
+        "capture-bucket",
+        {"spec.dataCapture": {"s3Uri": "s3://captures-of-ours/x"}},
+        "spec.dataCapture.s3Uri",
+        {"spec.dataCapture": {"s3Uri": "s3://hyperpod-tls-ours/x"}},
+    ),
+    Case(
+        "capture-key",
+        {"spec.dataCapture": {"modelPod": {"enabled": True, "kmsKeyId": "alias/ours"}}},
+        "spec.dataCapture.modelPod.kmsKeyId",
+        {"spec.dataCapture": {"modelPod": {"enabled": False, "kmsKeyId": "alias/ours"}}},
+    ),
+    Case(
+        "capture-without-endpoint",
+        {"spec.dataCapture": {"sagemakerEndpoint": {"enabled": True}}},
+        "spec.dataCapture.sagemakerEndpoint.enabled",
+        {"spec.dataCapture": {"sagemakerEndpoint": {"enabled": True}}, "spec.endpointName": "llama"},
+    ),
+    # memory
+    Case(
+        "memory-under-cache",
+        {f"{WORKER}environmentVariables.0": {"name": "LMCACHE_MAX_LOCAL_CPU_SIZE", "value": "100"}},
+        "spec.worker.resources.limits.memory",
+        {f"{WORKER}environmentVariables.0": {"name": "LMCACHE_MAX_LOCAL_CPU_SIZE", "value": "40"}},
+    ),
+    Case(
+        "memory-too-small",
+        {f"{LIMITS}memory": "20Gi", f"{REQUESTS}memory": "20Gi"},
+        "spec.worker.resources.limits.memory",
+    ),
+    Case(
+        "memory-too-small",
+        {f"{LIMITS}memory": "40Gi", "spec.modelSourceConfig.prefetchEnabled": True},
+        "spec.worker.resources.limits.memory",
+        {f"{LIMITS}memory": "40Gi"},
+        name="prefetch",
+    ),
+    Case(
+        "weights-over-gpus",
+        {"spec.modelName": "Llama-3.1-70B"},
+        f"spec.worker.resources.limits.{GPU}",
+        {"spec.modelName": "Llama-3.1-70B", f"{WORKER}args": ["--quantization", "awq"]},
+    ),
+    Case(
+        "pod-beside-tiered-storage",
+        {f"{REQUESTS}memory": "150Gi"},
+        "spec.worker.resources.requests.memory",
+        {f"{REQUESTS}memory": "140Gi"},
+        deployment={**deployment(), "cache": {"l2": {"backend": "tieredstorage", "memoryPercent": 20}}},
+    ),
+    Case(
+        "replica-does-not-fit",
+        {f"{REQUESTS}memory": "190Gi", f"{LIMITS}memory": "190Gi"},
+        "spec.worker.resources.requests.memory",
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "deploy-time",
+        {"spec.maxDeployTimeInSeconds": 300},
+        "spec.maxDeployTimeInSeconds",
+        {"spec.maxDeployTimeInSeconds": 1800},
+    ),
+    # gateway
+    Case("gateway-without-authentication", {"spec.auth": {}}, "spec.auth.jwt", kind=GATEWAY),
+    Case(
+        "gateway-schedulers",
+        {"spec.schedulers": [{"modelName": str(number)} for number in range(101)]},
+        "spec.schedulers",
+        kind=GATEWAY,
+    ),
+    Case(
+        "gateway-adapters",
+        {"spec.schedulers.0.adapters": [str(number) for number in range(51)]},
+        "spec.schedulers[0].adapters",
+        {"spec.schedulers.0.adapters": [str(number) for number in range(50)]},
+        kind=GATEWAY,
+    ),
+    Case(
+        "gateway-model-twice",
+        {"spec.schedulers.1.modelName": "llama-8b"},
+        "spec.schedulers[1].modelName",
+        kind=GATEWAY,
+    ),
+    Case(
+        "gateway-weights",
+        {"spec.schedulers.0.configMapRef": {"name": "x"}},
+        "spec.schedulers[0].weights",
+        kind=GATEWAY,
+    ),
+    Case(
+        "gateway-lru",
+        {"spec.schedulers.1.weights": {"lru": 1}},
+        "spec.schedulers[1].weights.lru",
+        kind=GATEWAY,
+    ),
+    # cluster
+    Case(
+        "tiered-storage-alone",
+        dict.fromkeys(
+            ("NodeRecovery", "NodeProvisioningMode", "ClusterRole", "AutoScaling", "InstanceGroups"), REMOVED
+        ),
+        "TieredStorageConfig",
+        kind=CLUSTER,
+    ),
+    Case(
+        "tiered-storage-percent",
+        {"TieredStorageConfig.InstanceMemoryAllocationPercentage": 5},
+        "TieredStorageConfig.InstanceMemoryAllocationPercentage",
+        kind=CLUSTER,
+    ),
+    Case("karpenter-needs", {"NodeProvisioningMode": REMOVED}, "NodeProvisioningMode", kind=CLUSTER),
+    Case(
+        "karpenter-needs",
+        {"ClusterRole": REMOVED},
+        "ClusterRole",
+        {"ClusterRole": REMOVED, "AutoScaling": REMOVED},
+        kind=CLUSTER,
+        name="role",
+    ),
+    Case(
+        "taints-and-health-checks",
+        {
+            "InstanceGroups.0.KubernetesConfig": TAINTED,
+            "InstanceGroups.0.OnStartDeepHealthChecks": ["InstanceStress"],
+        },
+        "InstanceGroups[0].KubernetesConfig.Taints",
+        {"InstanceGroups.0.KubernetesConfig": TAINTED},
+        kind=CLUSTER,
+    ),
+    Case(
+        "taints-without-tolerations",
+        {},
+        "spec.kubernetes.tolerations",
+        siblings=(changed(cluster(), {"InstanceGroups.0.KubernetesConfig": TAINTED}),),
+    ),
+    Case(
+        "cluster-without-tiered-storage",
+        {"spec.kvCacheSpec": TIERED},
+        "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",
+        {"spec.kvCacheSpec": TIERED},
+        siblings=(changed(cluster(), {"TieredStorageConfig": REMOVED}),),
+    ),
+    Case(
+        "operator-role-name",
+        {"metadata.annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::123456789012:role/inference"}},
+        "metadata.annotations.eks.amazonaws.com/role-arn",
+        kind=SERVICE_ACCOUNT,
+    ),
+    Case(
+        "operator-region",
+        {"serving": "operator", "region": "ca-central-1"},
+        "region",
+        {"serving": "selfhosted", "region": "ca-central-1"},
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "pods-per-node",
+        {"serving": "operator", "instanceGroups.0.instanceType": "ml.m5.xlarge"},
+        "instanceGroups[0].instanceType",
+        {"serving": "operator"},
+        kind=DEPLOYMENT,
+    ),
 ]
 
 
@@ -800,7 +1051,7 @@ def test_every_rule_has_a_source_and_two_languages(rule: Any) -> None:
     assert any("가" <= letter <= "힣" for letter in rule.ko)
 
 
-@pytest.mark.parametrize("kind", [*MODELS, DEPLOYMENT])
+@pytest.mark.parametrize("kind", BASES)
 def test_no_rule_objects_to_the_valid_manifests(kind: str) -> None:
     valid = Subject(kind, Document(BASES[kind]()))
 

@@ -1,0 +1,193 @@
+"""Memory of the pod and its GPUs, and the time that filling them takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypertier.catalog.instance_types import GIB, find_instance_type
+from hypertier.catalog.models import ModelShape, find_model
+from hypertier.errors import ConfigError, HypertierError
+from hypertier.planning.capacity import GPU_MEMORY_UTILIZATION_RATIO, GPU_OVERHEAD_BYTES
+from hypertier.planning.engine import (
+    ENGINE_BASE_BYTES,
+    ENGINE_BYTES_PER_GPU,
+    SHM_BYTES_PER_GPU,
+    SYSTEM_RESERVE_RATIO,
+    WARM_UP_SECONDS,
+    WEIGHTS_BYTES_PER_SECOND,
+    plan_engine,
+    weights_bytes_of,
+)
+from hypertier.spec import codec
+from hypertier.spec.deployment import DeploymentFile, deployment_of
+from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.quantities import parse_bytes
+from hypertier.spec.rules import sources
+from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
+from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject
+from hypertier.spec.tree import path
+
+DEPLOY_TIME = path("spec.maxDeployTimeInSeconds")
+DEFAULT_DEPLOY_SECONDS = 3600
+IMAGE_PULL_SECONDS = 300  # an engine's image of about 10 GB, unpacked
+L1_VARIABLE = "LMCACHE_MAX_LOCAL_CPU_SIZE"
+
+
+@rule(
+    "memory-under-cache",
+    "error",
+    source=sources.LMCACHE,
+    en="{path} is {got} but LMCACHE_MAX_LOCAL_CPU_SIZE is {cache} GB: the pod would be killed as L1 fills",
+    ko="{path} 값은 {got}인데 LMCACHE_MAX_LOCAL_CPU_SIZE는 {cache} GB입니다. L1이 차면 파드가 강제 "
+    "종료됩니다",
+)
+def memory_under_cache(subject: Subject) -> Iterator[Hit]:
+    limit = _memory(subject, LIMITS)
+    cache = subject.environment_value(L1_VARIABLE)
+    try:
+        gigabytes = float(cache) if cache is not None else 0.0
+    except ValueError:
+        return
+    if limit is not None and 0 < gigabytes < 1e6 and limit < gigabytes * GIB:
+        yield hit((*LIMITS, "memory"), cache=cache)
+
+
+@rule(
+    "memory-too-small",
+    "warning",
+    source=sources.HYPERTIER_PLAN,
+    en="{path} is {got}; an engine of {gpus} GPUs takes about {needed}Gi{copy} before any L1",
+    ko="{path} 값이 {got}입니다. GPU {gpus}개의 엔진은 L1 없이도 약 {needed}Gi{copy}가 필요합니다",
+)
+def memory_too_small(subject: Subject) -> Iterator[Hit]:
+    if not subject.gpus or subject.gpus > 16:
+        return
+    where = LIMITS if subject.manifest.has((*LIMITS, "memory")) else REQUESTS
+    memory = _memory(subject, where)
+    prefetch = subject.manifest.flag("spec.modelSourceConfig.prefetchEnabled") is True
+    copy = _weights(subject) if prefetch and _model(subject) else 0
+    needed = ENGINE_BASE_BYTES + (ENGINE_BYTES_PER_GPU + SHM_BYTES_PER_GPU) * subject.gpus + copy
+    if memory is not None and memory < needed:
+        said = f", {copy // GIB}Gi of it the copy that prefetchEnabled keeps," if copy else ""
+        rounded = f"{-(-needed // GIB)}Gi"
+        yield suggested(
+            (*where, "memory"), rounded, gpus=subject.gpus, needed=rounded.removesuffix("Gi"), copy=said
+        )
+
+
+def _memory(subject: Subject, where: tuple[str | int, ...]) -> int | None:
+    value = subject.manifest.get((*where, "memory"))
+    try:
+        return None if value is None else parse_bytes("memory", value)
+    except ConfigError:
+        return None
+
+
+def _model(subject: Subject) -> ModelShape | None:
+    return find_model(
+        subject.manifest.text("spec.modelName"),
+        subject.manifest.text("spec.modelSourceConfig.huggingFaceModel.modelId"),
+        subject.manifest.text("spec.modelSourceConfig.modelLocation"),
+    )
+
+
+def _weights(subject: Subject) -> int:
+    names = (
+        subject.manifest.text("spec.modelName"),
+        subject.manifest.text("spec.modelSourceConfig.modelLocation"),
+    )
+    return weights_bytes_of(_model(subject), subject.arguments, *names)
+
+
+@rule(
+    "weights-over-gpus",
+    "warning",
+    source=sources.HYPERTIER_PLAN,
+    en="{path} is {got}: {model} weighs {weights} GiB and the GPUs have {room} GiB for it, so the engine "
+    "would not start; take more or larger GPUs, or quantized weights",
+    ko="{path} 값이 {got}입니다. {model}의 가중치는 {weights} GiB인데 GPU에는 {room} GiB만 있어 엔진이 "
+    "시작하지 못합니다. GPU를 늘리거나 양자화된 가중치를 쓰십시오",
+)
+def weights_over_gpus(subject: Subject) -> Iterator[Hit]:
+    nodes = [node for name in subject.instance_types if (node := find_instance_type(name))]
+    model = _model(subject)
+    if model is None or not nodes or not subject.gpus or len(nodes) != len(subject.instance_types):
+        return
+    if subject.engine not in ("vllm", "sglang"):
+        return
+    largest = max(node.gpu_memory_bytes for node in nodes)
+    room = int(largest * GPU_MEMORY_UTILIZATION_RATIO - GPU_OVERHEAD_BYTES) * subject.gpus
+    if 0 < room <= _weights(subject):
+        values = {"model": model.name, "weights": _weights(subject) // GIB, "room": room // GIB}
+        yield hit((*LIMITS, GPU), **values)
+
+
+@rule(
+    "pod-beside-tiered-storage",
+    "error",
+    kinds=MODELS,
+    source=sources.CACHING,
+    en="{path} is {got}; {node} has {room}Gi for pods beside {percent} % of tiered storage: the pod would "
+    "stay pending",
+    ko="{path} 값이 {got}입니다. {node}에는 계층형 스토리지 {percent}%를 뺀 {room}Gi만 있어 파드가 계속 "
+    "대기(Pending)합니다",
+)
+def pod_beside_tiered_storage(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or deployment.text("cache.l2.backend") != "tieredstorage":
+        return
+    percent = deployment.whole("cache.l2.memoryPercent")
+    percent = 20 if percent is None else percent
+    memory = _memory(subject, REQUESTS)
+    nodes = [node for name in subject.instance_types if (node := find_instance_type(name))]
+    if memory is None or not nodes or not 0 < percent <= 100:
+        return
+    node = max(nodes, key=lambda node: node.memory_bytes)
+    room = int(node.memory_bytes * (1 - percent / 100 - SYSTEM_RESERVE_RATIO))
+    if room < memory < node.memory_bytes:
+        yield hit((*REQUESTS, "memory"), node=node.name, room=room // GIB, percent=percent)
+
+
+@rule(
+    "replica-does-not-fit",
+    "error",
+    source=sources.HYPERTIER_PLAN,
+    en="{path} is {got}; expected {expected}",
+    ko="{path} 값이 {got}입니다. 다음이어야 합니다: {expected}",
+)
+def replica_does_not_fit(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or subject.around.serving != "selfhosted":
+        return
+    try:
+        endpoint = InferenceEndpointConfig.from_manifest(subject.manifest.data)
+        file = codec.decode_or_raise(DeploymentFile, deployment.data)
+        plan_engine(deployment_of(file, (endpoint,)), endpoint)
+    except ConfigError as error:
+        if error.setting.endswith(("requests.memory", "cache.l1.size")):
+            yield hit((*REQUESTS, "memory"), path=error.setting, got=error.got, expected=error.expected)
+    except HypertierError:
+        return
+
+
+@rule(
+    "deploy-time",
+    "warning",
+    source=sources.CRD,
+    en="{path} is {got}; pulling the image and loading {weights} GiB of weights takes about {seconds} "
+    "seconds: the deployment would be called failed before it is ready",
+    ko="{path} 값이 {got}입니다. 이미지와 {weights} GiB의 가중치를 불러오는 데 약 {seconds}초가 걸려 "
+    "준비되기 전에 실패로 처리됩니다",
+)
+def deploy_time(subject: Subject) -> Iterator[Hit]:
+    model = _model(subject)
+    written = subject.manifest.whole(DEPLOY_TIME)
+    if model is None or (written is None and subject.manifest.has(DEPLOY_TIME)):
+        return
+    weights = _weights(subject)
+    seconds = round(IMAGE_PULL_SECONDS + weights / WEIGHTS_BYTES_PER_SECOND + WARM_UP_SECONDS)
+    limit = DEFAULT_DEPLOY_SECONDS if written is None else written
+    if limit < seconds:
+        enough = -(-seconds * 3 // 2 // 600) * 600
+        got = written if written is not None else f"not set, which means {DEFAULT_DEPLOY_SECONDS}"
+        yield suggested(DEPLOY_TIME, enough, weights=weights // GIB, seconds=seconds, got=got)

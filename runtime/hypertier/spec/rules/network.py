@@ -1,0 +1,104 @@
+"""Certificates, names, and how long a connection may be silent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hypertier.catalog.instance_types import find_instance_type
+from hypertier.catalog.models import find_model
+from hypertier.planning.break_even import PREFILL_EFFICIENCY_RATIO, recompute_seconds
+from hypertier.spec.rules import sources
+from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
+from hypertier.spec.rules.subject import Subject
+from hypertier.spec.tree import path
+
+CERTIFICATE = path("spec.tlsConfig.customCertificateConfig")
+IDLE_TIMEOUT = path("spec.loadBalancer.idleTimeoutSeconds")
+DEFAULT_IDLE_SECONDS = 60
+MAX_IDLE_SECONDS = 4000
+
+
+@rule(
+    "dns-needs-certificate",
+    "error",
+    kinds=MODELS,
+    source=sources.CRD,
+    en="dnsConfig is set but {path} is not: a record needs the domain of a certificate of your own",
+    ko="dnsConfig가 있는데 {path} 값이 없습니다. DNS 레코드에는 자체 인증서의 도메인이 필요합니다",
+)
+def dns_needs_certificate(subject: Subject) -> Iterator[Hit]:
+    if subject.manifest.has("spec.dnsConfig") and not subject.manifest.has(CERTIFICATE):
+        yield hit(CERTIFICATE)
+
+
+@rule(
+    "certificate-region",
+    "error",
+    kinds=MODELS,
+    source=sources.ALB,
+    en="{path} is in {certificate}, the deployment is in {region}: a load balancer takes certificates of "
+    "its own region alone",
+    ko="{path} 인증서는 {certificate} 리전에 있고 배포는 {region} 리전에 있습니다. 로드 밸런서는 같은 "
+    "리전의 인증서만 씁니다",
+)
+def certificate_region(subject: Subject) -> Iterator[Hit]:
+    where = (*CERTIFICATE, "acmArn")
+    match = re.match(r"arn:aws:acm:([a-z0-9-]+):", subject.manifest.text(where) or "")
+    region = subject.around.region
+    if match is not None and region is not None and match[1] != region:
+        yield hit(where, certificate=match[1], region=region)
+
+
+@rule(
+    "certificate-bucket",
+    "warning",
+    kinds=MODELS,
+    source=sources.SETUP,
+    en="{path} names bucket {bucket}; AWS's managed policy lets the operator write to hyperpod-tls* alone",
+    ko="{path}의 버킷은 {bucket}입니다. AWS 관리형 정책은 hyperpod-tls* 버킷에만 쓰기를 허용합니다",
+)
+def certificate_bucket(subject: Subject) -> Iterator[Hit]:
+    where = path("spec.tlsConfig.tlsCertificateOutputS3Uri")
+    bucket = bucket_of(subject.manifest.text(where))
+    if bucket and not bucket.startswith("hyperpod-tls") and subject.by_operator:
+        yield hit(where, bucket=bucket)
+
+
+def bucket_of(uri: str | None) -> str | None:
+    """The bucket of an s3:// address, or None; a placeholder is no bucket."""
+    match = re.match(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/|$)", uri or "")
+    return match[1] if match else None
+
+
+@rule(
+    "idle-timeout",
+    "warning",
+    source=sources.ALB,
+    en="{path} is {got}; reading a prompt of {tokens} tokens takes about {seconds} seconds, in which a "
+    "stream is silent: the load balancer would cut it",
+    ko="{path} 값이 {got}입니다. {tokens} 토큰의 프롬프트를 읽는 데 약 {seconds}초가 걸리고 그동안 "
+    "스트림이 조용하므로 로드 밸런서가 연결을 끊습니다",
+)
+def idle_timeout(subject: Subject) -> Iterator[Hit]:
+    timeout = subject.manifest.whole(IDLE_TIMEOUT)
+    length = subject.argument("--max-model-len") or ""
+    model = find_model(subject.manifest.text("spec.modelName"))
+    nodes = [find_instance_type(name) for name in subject.instance_types]
+    if (
+        model is None
+        or not subject.gpus
+        or not re.fullmatch(r"\d{1,8}", length)
+        or not nodes
+        or None in nodes
+    ):
+        return
+    flops = max(node.gpu_flops for node in nodes if node) * subject.gpus
+    if not flops:
+        return
+    seconds = recompute_seconds(model, int(length), flops, PREFILL_EFFICIENCY_RATIO)
+    limit = DEFAULT_IDLE_SECONDS if timeout is None else timeout
+    if seconds > limit:
+        enough = min(-(-int(seconds * 2) // 60) * 60, MAX_IDLE_SECONDS)
+        got = timeout if timeout is not None else f"not set, which means {DEFAULT_IDLE_SECONDS}"
+        yield suggested(IDLE_TIMEOUT, enough, tokens=length, seconds=round(seconds), got=got)
