@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier_cdk.charts.engine import engine_objects
@@ -15,6 +18,9 @@ from hypertier_cdk.charts.pods import Object
 from hypertier_cdk.charts.refusals import refuse_what_would_be_off
 from hypertier_cdk.charts.router import router_objects
 
+# the first with `preStop.sleep` on by default, and the oldest that HyperPod takes:
+# https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ (read 2026-12-01)
+OLDEST_KUBERNETES = (1, 30)
 # a thing is applied after what it refers to
 ORDER = (
     "Namespace",
@@ -52,6 +58,21 @@ def namespace_objects(deployment: Deployment) -> list[Object]:
     ]
 
 
+def check_version(version: str) -> None:
+    """Refuse a Kubernetes that would drop part of what is rendered.
+
+    Raises:
+        ConfigError: older than `OLDEST_KUBERNETES`, or no version.
+    """
+    match = re.fullmatch(r"([0-9]+)\.([0-9]+)", version)
+    if match is None or (int(match[1]), int(match[2])) < OLDEST_KUBERNETES:
+        raise ConfigError(
+            "cluster.kubernetesVersion",
+            version,
+            "1.30 or newer: older ones ignore the sleep before a pod is stopped, and requests would be cut",
+        )
+
+
 def endpoint_objects(
     deployment: Deployment, endpoint: InferenceEndpointConfig, inputs: ChartInputs
 ) -> list[Object]:
@@ -61,6 +82,7 @@ def endpoint_objects(
         ConfigError: a setting of the manifest that cannot work, or would silently be without effect.
     """
     names = names_of(deployment, endpoint)
+    check_version(deployment.cluster.kubernetes_version)
     if deployment.serving == "operator":
         return operator_objects(deployment, endpoint, inputs)
     refuse_what_would_be_off(endpoint)

@@ -10,6 +10,7 @@ import yaml
 from fakes_charts import KINDS_OF_DEPLOYMENT, deployment
 from kubernetes_gate import findings, load_strictly
 
+from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Cluster
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.render import render
@@ -126,6 +127,12 @@ FAULTS: dict[str, Fault] = {
     ),
     "a name in capitals": ("names", "NetworkPolicy router", "metadata/name", "Router"),
 }
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.9", "0.30", "latest", "1.35.1", "v1.35", ""])
+def test_a_kubernetes_that_would_drop_part_of_it_is_refused(version: str) -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.kubernetesVersion is '.*'; expected 1\.30 or newer"):
+        render(deployment(cluster=Cluster(kubernetes_version=version)))
 
 
 def spoil(objects: list[Any], kind_and_name: str, path: str, value: Any) -> None:

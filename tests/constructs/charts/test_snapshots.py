@@ -45,9 +45,3 @@ def test_an_example_passes_the_gate_as_yaml(file: Path) -> None:
 
     objects = [load_strictly(text) for text in texts]
     assert findings(objects, deployment.cluster.kubernetes_version) == []
-
-
-def test_no_snapshot_is_left_of_an_example_that_is_gone() -> None:
-    wanted = {f"{file.parent.name}-{file.stem}.yaml" for file in FILES}
-
-    assert {file.name for file in SNAPSHOTS.iterdir()} == wanted
