@@ -15,8 +15,9 @@ help:  ## what can be made
 setup:  ## the development environment, the CDK CLI and the lab's vLLM
 	@scripts/setup.sh engine
 
-demo: setup  ## the whole chain on this machine: from one manifest to a cache hit
-	@$(VENV)/python -m hypertier.lab.demo
+demo:  ## the whole chain on this machine: from one manifest to a cache hit; ENGINE=simulated where vLLM can't be had
+	@scripts/setup.sh $(if $(filter simulated,$(ENGINE)),dev,engine)
+	@$(VENV)/python -m hypertier.lab.demo --engine $(or $(ENGINE),vllm)
 
 test: setup  ## ruff, mypy and every test, real vLLM and Valkey among them
 	@$(VENV)/ruff check .

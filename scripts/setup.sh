@@ -79,7 +79,7 @@ setup_engine() {
   stamp=$(stamp_of requirements/engine-cpu.txt pyproject.toml)
   is_done .venv-engine/.stamp "$stamp" && return
   [ "$(uname -sm)" = "Linux x86_64" ] ||
-    fail "vLLM on CPU comes for Linux on x86_64 alone; this is $(uname -sm). 'hypertier lab up --engine simulated' works here."
+    fail "vLLM on CPU comes for Linux on x86_64 alone; this is $(uname -sm). 'make demo ENGINE=simulated' works here."
   ldconfig -p | grep -q 'libnuma\.so\.1' || apt_get libnuma1
   say "installing vLLM for CPU into .venv-engine (about 2 GB)"
   [ -x .venv-engine/bin/python ] || .venv/bin/uv venv --quiet --python .venv/bin/python .venv-engine

@@ -33,7 +33,7 @@ REPLICAS = 2
 REVIEW_WIDTH = 120
 NUM_STEPS = 7
 DOCUMENT = Path("LICENSE")
-DOCUMENT_CHARACTERS = 6000
+MAX_DOCUMENT_TOKENS = 6000
 WARM_UP = "Nothing that is measured begins with these words. " * 20
 COMMAND = str(Path(sys.executable).with_name("hypertier"))
 
@@ -164,8 +164,9 @@ def run_command(name: str, argv: Sequence[str], say: Callable[[str], None]) -> l
 
 def requests(lab: Lab, narrator: Narrator) -> list[Row]:
     """Send one prompt four times, each time with less of it left near the GPU."""
-    prompt = f"Summarize this licence:\n{DOCUMENT.read_text('utf-8')[:DOCUMENT_CHARACTERS]}"
-    narrator.step("Send one prompt, a document of about 6,000 tokens, through the router")
+    document = DOCUMENT.read_text("utf-8")[: document_tokens(lab.plan.l1_bytes)]
+    prompt = f"Summarize this licence:\n{document}"
+    narrator.step(f"Send one prompt, a document of {len(document):,} tokens, through the router")
     urls = lab.plan.replica_urls
     warm_up(lab, narrator.say)
     before = [read_counts(url) for url in urls]
@@ -184,6 +185,11 @@ def requests(lab: Lab, narrator: Narrator) -> list[Row]:
     warm_up(lab, narrator.say)
     rows.append(Row("3  again, engines restarted", "L2", send(lab, prompt, narrator.say)))
     return rows
+
+
+def document_tokens(l1_bytes: int) -> int:
+    """How much of the document to send: what L1 holds with room to spare. A token is a character."""
+    return min(MAX_DOCUMENT_TOKENS, l1_bytes // ModelShape().kv_bytes_per_token * 2 // 3)
 
 
 def warm_up(lab: Lab, say: Callable[[str], None]) -> None:

@@ -53,6 +53,7 @@ class LabPlan:
     router_url: str
     router_metrics_url: str
     replica_urls: tuple[str, ...]
+    l1_bytes: int
     differences: tuple[Difference, ...]
     left_out: tuple[str, ...]
 
@@ -134,6 +135,7 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
         router_url=f"http://127.0.0.1:{router_port}",
         router_metrics_url=f"http://127.0.0.1:{metrics_port if has_metrics_port else router_port}",
         replica_urls=replica_urls,
+        l1_bytes=settings.l1_bytes,
         differences=tuple(differences),
         left_out=endpoint.left_out,
     )
