@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 BFLOAT16_BYTES = 2
 
@@ -158,14 +159,14 @@ def find_model(*names: str | None) -> ModelShape | None:
     `meta-llama/Llama-3.1-70B-Instruct`, `Llama-3-1-70b` and `s3://…/llama-3.1-70b/` all mean Llama 3.1 70B. A
     distillation (`DeepSeek-R1-Distill-Llama-8B`) has the shape of the model that it was distilled into.
     """
-    for name in names:
-        if not name:
-            continue
-        words = _normal(name)
-        found = [model for model in MODELS if _contains(words, _normal(model.name))]
-        if found:
-            return max(found, key=lambda model: words.rfind(_normal(model.name)))
-    return None
+    return next((model for name in names if name and (model := _find(name)) is not None), None)
+
+
+@cache
+def _find(name: str) -> ModelShape | None:
+    words = _normal(name)
+    found = [model for model in MODELS if _contains(words, _normal(model.name))]
+    return max(found, key=lambda model: words.rfind(_normal(model.name)), default=None)
 
 
 def _contains(words: str, name: str) -> bool:
@@ -173,6 +174,7 @@ def _contains(words: str, name: str) -> bool:
     return match is not None and not words[match.end() :].startswith("-distill")
 
 
+@cache
 def _normal(name: str) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", name.lower().replace("meta-llama-", "llama-"))
     return re.sub(r"-distill-llama-(8b|70b)", r"-distill-llama-3-1-\1", words)

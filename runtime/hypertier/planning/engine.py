@@ -29,6 +29,10 @@ WEIGHTS_BYTES_PER_SECOND = 500_000_000  # from S3 through Mountpoint, on the saf
 PREFAULT_BYTES_PER_SECOND = 10 * GIB  # vLLM touches every page of L1 at start
 WARM_UP_SECONDS = 180  # profiling run, compilation, CUDA graphs
 UNKNOWN_WEIGHTS_BYTES = 140 * 10**9
+# Pods that HyperPod, EKS and the inference add-on put onto every node: aws-node, kube-proxy, Pod Identity
+# agent, S3 and FSx CSI nodes, NVIDIA and EFA device plugins, health monitoring, tiered storage, metrics
+# collector.
+DAEMONS_PER_NODE = 10
 FOUR_BIT_BYTES_PER_PARAMETER = 0.56  # 4 bits and their scales
 
 

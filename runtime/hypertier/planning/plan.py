@@ -21,6 +21,7 @@ from hypertier.planning.break_even import (
 )
 from hypertier.planning.capacity import Capacity, plan_capacity
 from hypertier.planning.engine import (
+    DAEMONS_PER_NODE,
     PREFAULT_BYTES_PER_SECOND,
     WARM_UP_SECONDS,
     WEIGHTS_BYTES_PER_SECOND,
@@ -33,10 +34,6 @@ from hypertier.planning.store import StorePlan
 from hypertier.spec.deployment import Deployment, InstanceGroup
 from hypertier.spec.endpoint import InferenceEndpointConfig
 
-# Pods that HyperPod, EKS and the inference add-on put onto every node: aws-node, kube-proxy, Pod Identity
-# agent, S3 and FSx CSI nodes, NVIDIA and EFA device plugins, health monitoring, tiered storage, metrics
-# collector.
-DAEMONS_PER_NODE = 10
 REFERENCE_PROMPT_TOKENS = 8192  # the prompt that prices and rates are given for
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -11,7 +12,12 @@ Path = tuple[str | int, ...]
 
 def path(dotted: str, *more: str | int) -> Path:
     """`path("spec.worker.args", 3)` is `("spec", "worker", "args", 3)`; keys with dots go into `more`."""
-    return (*dotted.split("."), *more)
+    return (*_split(dotted), *more)
+
+
+@cache
+def _split(dotted: str) -> Path:
+    return tuple(dotted.split("."))
 
 
 def dotted(where: Path) -> str:
@@ -35,20 +41,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Plain data, read without surprises: what is absent or of another kind is None or empty."""
+    """Plain dicts and lists, read without surprises: what is absent or of another kind is None or empty."""
 
     data: Any
 
     def get(self, where: Path | str) -> Any:
         """The value at `where`, or None."""
         value = self.data
-        for part in path(where) if isinstance(where, str) else where:
-            if isinstance(part, int):
-                if not isinstance(value, list) or not 0 <= part < len(value):
-                    return None
-                value = value[part]
-            elif isinstance(value, Mapping):
+        for part in _split(where) if isinstance(where, str) else where:
+            if isinstance(value, dict):
                 value = value.get(part)
+            elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
+                value = value[part]
             else:
                 return None
         return value
@@ -75,7 +79,7 @@ class View:
     def mapping(self, where: Path | str) -> Mapping[str, Any]:
         """The mapping at `where`, or an empty one."""
         value = self.get(where)
-        return value if isinstance(value, Mapping) else {}
+        return value if isinstance(value, dict) else {}
 
     def items(self, where: Path | str) -> list[Any]:
         """The list at `where`, or an empty one."""
@@ -84,7 +88,7 @@ class View:
 
     def mappings(self, where: Path | str) -> list[tuple[int, Mapping[str, Any]]]:
         """The mappings in the list at `where`, each with its index."""
-        return [(index, entry) for index, entry in enumerate(self.items(where)) if isinstance(entry, Mapping)]
+        return [(index, entry) for index, entry in enumerate(self.items(where)) if isinstance(entry, dict)]
 
     def texts(self, where: Path | str) -> list[str]:
         """The list at `where` as text, entry by entry; numbers as they would be written."""
@@ -116,7 +120,7 @@ class Document:
 
 def leaves(data: Any, where: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every scalar below `data` with its path, in the order of the file."""
-    if isinstance(data, Mapping):
+    if isinstance(data, dict):
         for key, value in data.items():
             yield from leaves(value, (*where, key))
     elif isinstance(data, list):

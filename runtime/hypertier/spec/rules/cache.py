@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -143,6 +142,8 @@ def l2_url_own_pod(subject: Subject) -> Iterator[Hit]:
     ko="{path} 값이 공인 주소 {host}입니다. VPC 밖에서는 전송 중 암호화가 보장되지 않습니다",
 )
 def l2_url_outside_vpc(subject: Subject) -> Iterator[Hit]:
+    import ipaddress  # rarely needed, slow to import
+
     url = subject.manifest.text(URL)
     host = _host(url) if url and subject.l2_backend == "redis" else None
     try:

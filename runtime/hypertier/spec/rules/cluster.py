@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hypertier.catalog.instance_types import find_instance_type
-from hypertier.planning.plan import DAEMONS_PER_NODE
+from hypertier.planning.engine import DAEMONS_PER_NODE
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import (
     CLUSTER,
