@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.tier.address import parse_l2_url
 from hypertier_cdk.charts.exporter import is_exported
@@ -18,17 +21,20 @@ METADATA_SERVICE = "169.254.169.254/32"
 POD_IDENTITY_AGENT = "169.254.170.23/32"
 
 
-def network_policies(endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs) -> list[Object]:
+def network_policies(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
+) -> list[Object]:
     """One policy per component; what is not listed is refused."""
     engine_port = endpoint.spec.worker.model_invocation_port.container_port
     readers = ["router", "exporter"] if is_exported(endpoint) else ["router"]
+    to_aws = _aws_apis(deployment, inputs)
     to_engines = _rule("to", [_pods(names, "engine")], engine_port)
     policies = [
         _policy(
             names,
             "engine",
             [_rule("from", [_pods(names, reader) for reader in readers], engine_port)],
-            [_dns(), _aws_apis(), _pod_identity(), *_to_l2(endpoint, inputs)],
+            [_dns(), to_aws, _pod_identity(), *_to_l2(endpoint, inputs)],
         ),
         _policy(
             names,
@@ -41,7 +47,7 @@ def network_policies(endpoint: InferenceEndpointConfig, names: Names, inputs: Ch
         ),
     ]
     if is_exported(endpoint):
-        policies.append(_policy(names, "exporter", [], [_dns(), _aws_apis(), _pod_identity(), to_engines]))
+        policies.append(_policy(names, "exporter", [], [_dns(), to_aws, _pod_identity(), to_engines]))
     return policies
 
 
@@ -88,9 +94,13 @@ def _dns() -> Object:
     }
 
 
-def _aws_apis() -> Object:
-    """HTTPS alone: Secrets Manager, CloudWatch, STS, and Hugging Face where weights come from there."""
-    return _rule("to", [{"ipBlock": {"cidr": ANYWHERE, "except": [METADATA_SERVICE]}}], 443)
+def _aws_apis(deployment: Deployment, inputs: ChartInputs) -> Object:
+    """HTTPS alone: Secrets Manager, CloudWatch, STS, and Hugging Face where weights come from there.
+
+    In a closed network all of these are endpoints of the VPC.
+    """
+    closed = deployment.cluster.closed_network
+    return _rule("to", _networks(inputs if closed else ChartInputs()), 443)
 
 
 def _pod_identity() -> Object:
@@ -101,6 +111,12 @@ def _to_l2(endpoint: InferenceEndpointConfig, inputs: ChartInputs) -> list[Objec
     if not endpoint.kv_cache.l2_enabled:
         return []
     url = l2_url(endpoint, inputs).value
-    port = DEFAULT_L2_PORT if TOKEN_MARK in url else parse_l2_url(url).port
+    port = _port_of_token(url) if TOKEN_MARK in url else parse_l2_url(url).port
     # a Service's or ElastiCache's name has no stable address: its networks, and pods that serve Valkey here
     return [_rule("to", [*_networks(inputs), {"namespaceSelector": {}}], port)]
+
+
+def _port_of_token(url: str) -> int:
+    """The port of a URL whose host is known at deployment alone; the usual one where the port is, too."""
+    written = re.search(r":([0-9]+)$", url)
+    return int(written[1]) if written else DEFAULT_L2_PORT

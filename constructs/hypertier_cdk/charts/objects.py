@@ -87,7 +87,7 @@ def endpoint_objects(
         return operator_objects(deployment, endpoint, inputs)
     refuse_what_would_be_off(endpoint)
     objects = [
-        *network_policies(endpoint, names, inputs),
+        *network_policies(deployment, endpoint, names, inputs),
         *engine_objects(deployment, endpoint, names, inputs),
         *router_objects(deployment, endpoint, names, inputs),
         *exporter_objects(deployment, endpoint, names, inputs),

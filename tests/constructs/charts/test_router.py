@@ -12,7 +12,7 @@ from kubernetes_gate import amount
 from hypertier.cli import exporter, router
 from hypertier.errors import ConfigError
 from hypertier.router.settings import RouterSettings
-from hypertier.spec.deployment import Deployment, InstanceGroup
+from hypertier.spec.deployment import Cluster, Deployment, InstanceGroup
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects
@@ -171,3 +171,40 @@ def test_the_networks_of_the_vpc_narrow_where_l2_may_be() -> None:
 
     to_l2 = [rule for rule in engine["spec"]["egress"] if rule["ports"][0]["port"] == 6379]
     assert [peer.get("ipBlock") for peer in to_l2[0]["to"]] == [{"cidr": "10.0.0.0/16"}, None]
+
+
+@pytest.mark.parametrize(
+    ("closed", "cidr"),
+    [pytest.param(False, "0.0.0.0/0", id="open"), pytest.param(True, "10.0.0.0/16", id="closed")],
+)
+def test_in_a_closed_network_pods_reach_aws_through_the_vpc_alone(closed: bool, cidr: str) -> None:
+    wanted = deployment(cluster=Cluster(closed_network=closed))
+    objects = endpoint_objects(wanted, wanted.endpoints[0], ChartInputs(vpc_cidrs=("10.0.0.0/16",)))
+
+    https = [
+        peer["ipBlock"]["cidr"]
+        for policy in objects
+        if policy["kind"] == "NetworkPolicy"
+        for rule in policy["spec"]["egress"]
+        if rule["ports"][0]["port"] == 443
+        for peer in rule["to"]
+    ]
+    assert https == [cidr, cidr]
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [
+        pytest.param("rediss://l2.example:6380", 6380, id="written"),
+        pytest.param("rediss://l2.example:6381/2", 6381, id="with a database"),
+        pytest.param("rediss://${Token[TOKEN.7]}:6382", 6382, id="behind a host of AWS's"),
+        pytest.param("rediss://${Token[TOKEN.7]}:${Token[TOKEN.8]}", 6379, id="known at deployment alone"),
+    ],
+)
+def test_engines_may_reach_l2_on_its_port(url: str, port: int) -> None:
+    wanted = deployment()
+
+    objects = endpoint_objects(wanted, wanted.endpoints[0], ChartInputs(l2_url=url))
+
+    engine = next(e for e in objects if e["kind"] == "NetworkPolicy" and "engine" in e["metadata"]["name"])
+    assert engine["spec"]["egress"][-1]["ports"] == [{"protocol": "TCP", "port": port}]
