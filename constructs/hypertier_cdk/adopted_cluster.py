@@ -57,16 +57,14 @@ class AdoptedCluster(ClusterBase):
         self.node_security_group = ec2.SecurityGroup.from_security_group_id(
             self, "Nodes", node_security_group_id, mutable=False
         )
-        provider = (
-            iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(self, "Oidc", oidc_provider_arn)
-            if oidc_provider_arn
-            else None
-        )
+        if oidc_provider_arn:
+            self._oidc_provider = iam.OpenIdConnectProvider.from_open_id_connect_provider_arn(
+                self, "Oidc", oidc_provider_arn
+            )
         as_it_is: dict[str, Any] = {
             "cluster_name": eks_cluster_name,
             "cluster_security_group_id": eks_security_group_id,
             "vpc": network.vpc,
-            "open_id_connect_provider": provider,
         }
         kubectl = eks.KubectlProvider(
             self,
@@ -95,3 +93,16 @@ class AdoptedCluster(ClusterBase):
                 )
             ],
         )
+
+    @property
+    def oidc_provider(self) -> iam.IOpenIdConnectProvider:
+        """The OIDC provider that was given.
+
+        Raises:
+            ConfigError: none was.
+        """
+        if self._oidc_provider is None:
+            raise ConfigError(
+                "oidc_provider_arn", None, "the ARN of the EKS cluster's OIDC provider in IAM: roles go by it"
+            )
+        return self._oidc_provider

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cw
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_elasticache as elasticache
 from aws_cdk import aws_iam as iam
@@ -138,6 +140,46 @@ class CacheStore(Construct):
             auto_minor_version_upgrade=True,
         )
         self.url = f"rediss://{self.resource.attr_configuration_end_point_address}:{PORT}"
+
+    def metric(self, name: str, shard: int, **options: Any) -> cw.Metric:
+        """A metric of ElastiCache of the node that was made as primary of `shard`, 1 to `plan.num_shards`.
+
+        https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html (read 2026-12-01)
+        """
+        if not 1 <= shard <= self.plan.num_shards:
+            raise ConfigError("shard", shard, f"1 to {self.plan.num_shards}, the store's shards")
+        return cw.Metric(
+            namespace="AWS/ElastiCache",
+            metric_name=name,
+            dimensions_map={"CacheClusterId": f"{self.resource.ref}-{shard:04d}-001"},
+            **options,
+        )
+
+    def add_alarms(self) -> list[cw.Alarm]:
+        """Alarms that tell when the store gives less than was planned, two a shard; give them an action.
+
+        Held back by its bandwidth, or its one engine thread busy: either way lookups miss their deadline.
+        """
+        minute = cdk.Duration.minutes(1)
+        alarms = []
+        for shard in range(1, self.plan.num_shards + 1):
+            held_back = self.metric(
+                "NetworkBandwidthOutAllowanceExceeded", shard, statistic="Sum", period=minute
+            )
+            busy = self.metric("EngineCPUUtilization", shard, statistic="Average", period=minute)
+            for name, metric, threshold in (("Bandwidth", held_back, 1), ("Engine", busy, 90)):
+                alarms.append(
+                    metric.create_alarm(
+                        self,
+                        f"{name}{shard}",
+                        alarm_description=f"L2, shard {shard}: {metric.metric_name} at {threshold} or more",
+                        threshold=threshold,
+                        comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                        evaluation_periods=5,
+                        treat_missing_data=cw.TreatMissingData.NOT_BREACHING,
+                    )
+                )
+        return alarms
 
     def grant_read_secret(self, role: iam.IGrantable) -> iam.Grant:
         """Let pods with this role read the user's name and password.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -37,6 +37,7 @@ class ClusterBase(Construct):
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         self._s3_role: iam.Role | None = None
+        self._oidc_provider: iam.IOpenIdConnectProvider | None = None
 
     def add_manifest(
         self,
@@ -87,13 +88,24 @@ class ClusterBase(Construct):
             association.node.add_dependency(*self.addons.before_nodes)
         return role
 
+    @property
+    def oidc_provider(self) -> iam.IOpenIdConnectProvider:
+        """The cluster's OIDC provider in IAM, made when the first role goes by it."""
+        if self._oidc_provider is None:
+            # Not the cluster's own property, which makes it by a custom resource.
+            cluster = cast("eks.Cluster", self.eks_cluster)
+            self._oidc_provider = eks.OidcProviderNative(
+                self, "Oidc", url=cluster.cluster_open_id_connect_issuer_url
+            )
+        return self._oidc_provider
+
     def s3_driver(self) -> eks.CfnAddon:
         """The driver that mounts S3 buckets, with a role that may read none yet."""
         if self._s3_role is None:
             self._s3_role = service_account_role(
                 self,
                 "S3DriverRole",
-                cluster=self.eks_cluster,
+                provider=self.oidc_provider,
                 namespace="kube-system",
                 service_account="s3-csi-driver-sa",
                 description="mounts S3 buckets for pods",

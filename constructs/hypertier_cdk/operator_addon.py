@@ -144,7 +144,7 @@ class InferenceOperator(Construct):
         role = service_account_role(
             self,
             "Role",
-            cluster=cluster.eks_cluster,
+            provider=cluster.oidc_provider,
             namespace=NAMESPACE,
             service_account="hyperpod-inference-controller-manager",
             description="HyperPod Inference Operator",
@@ -178,7 +178,7 @@ class InferenceOperator(Construct):
         role = service_account_role(
             self,
             "LoadBalancerRole",
-            cluster=cluster.eks_cluster,
+            provider=cluster.oidc_provider,
             namespace=NAMESPACE,
             service_account="aws-load-balancer-controller",
             description="load balancers of the HyperPod Inference Operator",
@@ -193,7 +193,7 @@ class InferenceOperator(Construct):
         role = service_account_role(
             self,
             "AutoscalerRole",
-            cluster=cluster.eks_cluster,
+            provider=cluster.oidc_provider,
             namespace=NAMESPACE,
             service_account="keda-operator",
             description="KEDA of the HyperPod Inference Operator",
@@ -222,7 +222,7 @@ class InferenceOperator(Construct):
         return service_account_role(
             self,
             "GatedModelRole",
-            cluster=cluster.eks_cluster,
+            provider=cluster.oidc_provider,
             namespace="*",
             service_account="hyperpod-inference-service-account*",
             description="downloads gated JumpStart models",

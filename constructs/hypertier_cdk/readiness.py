@@ -10,6 +10,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import custom_resources as cr
 from constructs import Construct, IDependable
 
@@ -74,6 +75,8 @@ class NodeReadiness(Construct):
             on_event_handler=functions["OnEvent"],
             is_complete_handler=functions["IsComplete"],
             query_interval=INTERVAL,
+            disable_waiter_state_machine_logging=False,
+            waiter_state_machine_log_options=cr.LogOptions(level=sfn.LogLevel.ALL),
             # The function's own deadline comes first, since its message says what is missing.
             total_timeout=cdk.Duration.seconds(seconds + MARGIN_SECONDS),
         )
@@ -111,7 +114,7 @@ class NodeReadiness(Construct):
             name: lambda_.Function(
                 self,
                 name,
-                runtime=lambda_.Runtime.PYTHON_3_13,
+                runtime=lambda_.Runtime.PYTHON_3_14,
                 architecture=lambda_.Architecture.ARM_64,
                 handler=f"readiness.handler.{function}",
                 code=lambda_.Code.from_asset(str(package_folder("hypertier_lambdas")), exclude=NOT_IN_ASSETS),

@@ -10,8 +10,6 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from hypertier.errors import ConfigError
-
 CLUSTER_TAG = "hypertier:cluster"
 
 
@@ -122,7 +120,7 @@ def service_account_role(
     scope: Construct,
     construct_id: str,
     *,
-    cluster: eks.ICluster,
+    provider: iam.IOpenIdConnectProvider,
     namespace: str,
     service_account: str,
     description: str,
@@ -130,11 +128,10 @@ def service_account_role(
     also_trusted: Sequence[iam.IPrincipal] = (),
     managed_policies: Sequence[iam.IManagedPolicy] = (),
 ) -> iam.Role:
-    """A role for pods of a service account, by the cluster's OIDC provider; for what knows no Pod Identity.
+    """A role for pods of a service account, by the cluster's OIDC `provider`; for what knows no Pod Identity.
 
     `service_account` and `namespace` may hold `*`.
     """
-    provider = _oidc_provider(cluster)
     issuer = provider.open_id_connect_provider_issuer
     operator = "StringLike" if "*" in namespace + service_account else "StringEquals"
     # The issuer is known at deployment alone and stands in a key, which CloudFormation cannot fill in.
@@ -160,12 +157,3 @@ def service_account_role(
     for principal in also_trusted:
         policy.add_statements(iam.PolicyStatement(actions=["sts:AssumeRole"], principals=[principal]))
     return role
-
-
-def _oidc_provider(cluster: eks.ICluster) -> iam.IOpenIdConnectProvider:
-    try:
-        return cluster.open_id_connect_provider
-    except RuntimeError as error:  # what the CDK raises for an adopted cluster that was not given one
-        raise ConfigError(
-            "oidc_provider_arn", None, "the ARN of the EKS cluster's OIDC provider in IAM: roles go by it"
-        ) from error

@@ -136,6 +136,13 @@ def test_what_mounts_comes_after_the_driver_and_the_driver_after_the_nodes(name:
     assert waiter in depends_on(template, driver)
 
 
+def test_roles_go_by_a_native_oidc_provider_made_once() -> None:
+    template = synthesize(mounting)
+
+    assert len(resources(template, "AWS::IAM::OIDCProvider")) == 1
+    assert not resources(template, "Custom::AWSCDKOpenIdConnectProvider")
+
+
 def test_the_driver_for_s3_runs_on_tainted_nodes_too() -> None:
     template = synthesize(mounting)
 

@@ -133,3 +133,28 @@ def test_a_role_of_a_later_stack_may_read_the_secret() -> None:
 def test_a_store_without_replicas_is_refused() -> None:
     with pytest.raises(ConfigError, match="to outlive the loss of a zone"):
         store_of(new_stack(), replicas_per_shard=0)
+
+
+def test_each_shard_tells_when_it_gives_less_than_was_planned() -> None:
+    def build(stack: Any) -> None:
+        store = store_of(stack, bandwidth_bytes_per_second=8 * GB, size_bytes=600 * GIB)
+        assert len(store.add_alarms()) == 2 * store.plan.num_shards
+
+    template = synthesize(build)
+
+    alarms = properties(template, "AWS::CloudWatch::Alarm")
+    nodes = {alarm["Dimensions"][0]["Value"]["Fn::Join"][1][1] for alarm in alarms}
+    shards = the(template, "AWS::ElastiCache::ReplicationGroup")["NumNodeGroups"]
+    assert nodes == {f"-{shard:04d}-001" for shard in range(1, shards + 1)}
+    assert {alarm["MetricName"] for alarm in alarms} == {
+        "EngineCPUUtilization",
+        "NetworkBandwidthOutAllowanceExceeded",
+    }
+
+
+@pytest.mark.parametrize("shard", [0, -1, 99])
+def test_a_shard_that_the_store_does_not_have_is_refused(shard: int) -> None:
+    with pytest.raises(ConfigError) as refused:
+        store_of(new_stack()).metric("Evictions", shard)
+
+    assert refused.value.setting == "shard"
