@@ -30,6 +30,7 @@ from hypertier.spec.deployment import load_deployment
 from hypertier.tier.preflight import Host, sweep_regions
 
 RENDERER_GROUP = "hypertier.renderer"
+QUIET_NODE = ("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 START_SECONDS = 600.0
 ROUTER_SECONDS = 60.0
 DIFFERENCES = "differences.txt"
@@ -258,6 +259,7 @@ def render_file(path: Path) -> tuple[str, list[dict[str, Any]]]:
     renderers = entry_points(group=RENDERER_GROUP)
     if not renderers:
         raise MissingPackageError("hypertier lab", "cdk8s", "cdk")
+    os.environ.setdefault(*QUIET_NODE)  # read when cdk8s is imported
     render = next(iter(renderers)).load()
     return deployment.name, list(render(deployment))
 
