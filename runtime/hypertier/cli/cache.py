@@ -112,6 +112,12 @@ def opened(url: str | None, ca_file: str) -> Iterator[tuple[L2Address, RespAdmin
     """Connect to L2 as an engine would."""
     setting, given = ("--url", url) if url else (URL_VARIABLE, os.environ.get(URL_VARIABLE, ""))
     address = parse_l2_url(given, setting)
+    if address.is_daemon:
+        raise ConfigError(
+            setting,
+            given,
+            "a redis:// or rediss:// address: HyperPod's daemon neither lists nor removes values",
+        )
     admin = RespAdmin(address, credential_source(os.environ), ca_file)
     try:
         yield address, admin

@@ -9,20 +9,25 @@ from hypertier.errors import ConfigError
 
 URL_VARIABLE = "HYPERTIER_L2_URL"
 EXPECTED = "redis://HOST:PORT or rediss://HOST:PORT"
+DAEMON_SCHEME = "sagemaker-hyperpod"
 
 
 @dataclass(frozen=True)
 class L2Address:
-    """Host and port of Valkey or Redis; `tls` asks for an encrypted, verified connection."""
+    """Host and port of Valkey or Redis, or, with `is_daemon`, of HyperPod's daemon on the node.
+
+    `tls` asks for an encrypted, verified connection.
+    """
 
     host: str
     port: int
     tls: bool = False
     database: int = 0
+    is_daemon: bool = False
 
 
 def parse_l2_url(url: str, setting: str = URL_VARIABLE) -> L2Address:
-    """Read `redis://HOST:PORT[/DATABASE]`, or `rediss://` for TLS.
+    """Read `redis://HOST:PORT[/DATABASE]`, or `rediss://` for TLS, or `sagemaker-hyperpod://HOST:PORT`.
 
     Raises:
         ConfigError: another scheme, no host, no valid port, or credentials in the URL, which are never
@@ -35,8 +40,12 @@ def parse_l2_url(url: str, setting: str = URL_VARIABLE) -> L2Address:
         port = parts.port
     except ValueError as error:
         raise ConfigError(setting, shown, f"{EXPECTED}, with a port from 1 to 65535") from error
-    if parts.scheme not in ("redis", "rediss"):
-        raise ConfigError(setting, shown, f"{EXPECTED}: L2 speaks the protocol of Redis, nothing else")
+    if parts.scheme not in ("redis", "rediss", DAEMON_SCHEME):
+        raise ConfigError(
+            setting,
+            shown,
+            f"{EXPECTED}: L2 speaks the protocol of Redis; or {DAEMON_SCHEME}://HOST:PORT for HyperPod's",
+        )
     if "@" in parts.netloc:
         raise ConfigError(
             setting,
@@ -51,6 +60,10 @@ def parse_l2_url(url: str, setting: str = URL_VARIABLE) -> L2Address:
     if parts.query or parts.fragment:
         raise ConfigError(setting, shown, f"{EXPECTED}, without ? and #: options are settings of the tier")
     database = parts.path.strip("/")
+    if parts.scheme == DAEMON_SCHEME:
+        if database:
+            raise ConfigError(setting, shown, f"{DAEMON_SCHEME}://HOST:PORT and nothing behind it")
+        return L2Address(parts.hostname, port, is_daemon=True)
     if database and not (database.isascii() and database.isdecimal()):
         raise ConfigError(setting, shown, f"{EXPECTED}, or with /DATABASE, a number")
     return L2Address(parts.hostname, port, parts.scheme == "rediss", int(database or 0))

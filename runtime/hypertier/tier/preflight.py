@@ -115,6 +115,8 @@ def check_tier(tier: Mapping[str, Any], environ: Mapping[str, str]) -> TierSetti
 def describe_tier(settings: TierSettings, environ: Mapping[str, str]) -> str:
     """Describe L2 in a few words, without a secret."""
     address = parse_l2_url(settings.url)
+    if address.is_daemon:
+        return f"L2 HyperPod's daemon at {address.host}:{address.port} (memory {settings.segment_path})"
     if environ.get(PASSWORD_VARIABLE):
         access = "a password"
     else:

@@ -21,7 +21,8 @@ class TierSettings:
     long one stripe may take. `namespace` and `epoch` keep apart what must not be shared; raise the epoch when
     the weights change under an unchanged name. `ca_file` holds the certificates that `rediss://` trusts, else
     the system's do. `gate` is `auto`: L2 is asked while loading beats computing; or `open`, or `closed`. The
-    priors stand until both have been measured; 0 when nothing is known.
+    priors stand until both have been measured; 0 when nothing is known. `segment_path` is where the shared
+    memory of HyperPod's daemon lies.
     """
 
     url: str
@@ -38,6 +39,7 @@ class TierSettings:
     gate: GateMode = "auto"
     prior_l2_bytes_per_second: int = 0
     prior_prefill_tokens_per_second: int = 0
+    segment_path: str = "/dev/shm/ai_toolkit_cache"
 
     @property
     def address(self) -> L2Address:

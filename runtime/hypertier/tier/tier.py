@@ -28,10 +28,11 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, Tra
 
 from hypertier.errors import TierUnavailableError
 from hypertier.tier import compat
-from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.choose import choose_backend, stripe_bytes
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.credentials import credential_source
 from hypertier.tier.entries import Entries
+from hypertier.tier.entry import HEADER_BYTES
 from hypertier.tier.gate import Gate
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import COUNTERS, GAUGES, PREFIX, Counters
@@ -45,7 +46,9 @@ SHUTDOWN_SECONDS = 10.0
 
 
 class HypertierTier(SecondaryTierManager):
-    """L2 in Valkey or Redis. Best effort in everything: what it cannot do is a miss, and counted.
+    """L2 in Valkey, Redis, or HyperPod's tiered storage.
+
+    Best effort in everything: what it cannot do is a miss, and counted.
 
     `primary_kv_view` is L1, bytes of shape [num_chunks, chunk_bytes]; chunks are received into it and sent
     from it.
@@ -74,12 +77,13 @@ class HypertierTier(SecondaryTierManager):
         self._chunk_bytes = self.block_size_bytes
         self._l1 = primary_kv_view.cast("B")
         self._counters = Counters()
-        self._backend = RespBackend(settings.address, credential_source(os.environ), settings.ca_file)
+        self._backend = choose_backend(settings, credential_source(os.environ))
+        stripes = stripe_bytes(settings, self._chunk_bytes, HEADER_BYTES)
         facts = compat.namespace_facts(offloading_spec, self._chunk_bytes)
         facts |= {
             "namespace": settings.namespace,
             "epoch": settings.epoch,
-            "stripe_bytes": settings.stripe_bytes,
+            "stripe_bytes": stripes,
         }
         model = offloading_spec.config.model.name
         self._cache = L2Cache(
@@ -95,7 +99,7 @@ class HypertierTier(SecondaryTierManager):
                 ttl_seconds=settings.ttl_seconds,
                 lookup_timeout_seconds=settings.lookup_deadline_ms / 1000,
                 io_timeout_seconds=settings.io_timeout_ms / 1000,
-                stripe_bytes=settings.stripe_bytes,
+                stripe_bytes=stripes,
             ),
             Verdicts(settings.lookup_deadline_ms / 1000, self._counters),
             Transfers(settings.connections, settings.max_store_backlog_bytes),

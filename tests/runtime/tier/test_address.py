@@ -25,6 +25,14 @@ def test_a_good_url_is_read(url: str, address: L2Address) -> None:
     assert parse_l2_url(url) == address
 
 
+def test_the_daemon_of_hyperpod_has_a_scheme_of_its_own() -> None:
+    address = parse_l2_url("sagemaker-hyperpod://10.0.0.7:9200")
+
+    assert address == L2Address("10.0.0.7", 9200, is_daemon=True)
+    with pytest.raises(ConfigError, match="nothing behind it"):
+        parse_l2_url("sagemaker-hyperpod://10.0.0.7:9200/bucket")
+
+
 @pytest.mark.parametrize(
     ("url", "reason"),
     [

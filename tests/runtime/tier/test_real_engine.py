@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fakes_tier import RealValkey
+from fakes_tier_daemon import NodeDaemon
 from fakes_tier_engine import Engine, EngineHost, stored_by
 
 from hypertier.tier.entry import HEADER_BYTES, seal
@@ -80,6 +82,27 @@ def test_tenants_never_hit_what_another_stored(writer: Engine, reader: Engine, v
     of_its_own = reader.cached
 
     assert (of_another, of_its_own) == ([0], in_whole_chunks(PROMPTS[1]))
+
+
+def test_another_process_loads_from_hyperpods_daemon(
+    plain_engine: Engine, engine_host: EngineHost, tmp_path: Path
+) -> None:
+    with NodeDaemon(tmp_path / "segment") as daemon:
+        url = f"sagemaker-hyperpod://127.0.0.1:{daemon.address.port}"
+        stores = engine_host.start(url, segment_path=str(daemon.segment))
+        stores.generate(PROMPTS[0])
+        stores.forget()
+        loads = engine_host.start(url, segment_path=str(daemon.segment))
+
+        loaded = loads.generate(PROMPTS[0])
+
+        assert loaded == plain_engine.generate(PROMPTS[0])
+        assert loads.cached == in_whole_chunks(PROMPTS[0])
+        assert daemon.leases == {}
+        daemon.overwrite(0xFF)
+        loads.forget()
+        assert loads.generate(PROMPTS[0]) == loaded
+        assert loads.metric("hypertier_l2_integrity_failures_total") > 0
 
 
 def test_no_request_fails_when_valkey_is_killed(plain_engine: Engine, engine_host: EngineHost) -> None:

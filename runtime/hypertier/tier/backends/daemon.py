@@ -1,0 +1,218 @@
+"""The HTTP side of HyperPod's node daemon."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+from hypertier.errors import TierProtocolError, TierUnavailableError
+from hypertier.tier.address import L2Address
+from hypertier.tier.backends.backend import Buffer
+from hypertier.tier.backends.segment import Identity, Piece
+
+BUCKET = "hypertier"  # a bucket of its own: other clients' values have another layout
+LARGEST_ANSWER_BYTES = 64 * 1024
+MOST_PIECES = 4096
+NOWHERE = Identity(0, 0)
+MISSES = (404, 504)  # it has no such value; it had none until the wait was over
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A value's place in shared memory, promised until `expires_at`, a time of the client's clock."""
+
+    id: str
+    pieces: tuple[Piece, ...]
+    segment: Identity = NOWHERE
+    expires_at: float = 0.0
+
+    @property
+    def num_bytes(self) -> int:
+        """The length of the value."""
+        return sum(piece.length for piece in self.pieces)
+
+    def held(self, segment: Identity, expires_at: float) -> Lease:
+        """The lease with what the client knows about it."""
+        return replace(self, segment=segment, expires_at=expires_at)
+
+
+def parse_lease(body: bytes) -> Lease:
+    """Read `{"id": "...", "offsets": [{"offset": 0, "len": 4096}, ...]}`.
+
+    Raises:
+        TierProtocolError: it is something else.
+    """
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        answer = None
+    match answer:
+        case {"id": str(lease_id), "offsets": list(places)} if (
+            0 < len(lease_id) <= 256 and len(places) <= MOST_PIECES
+        ):
+            pieces = [piece_of(place) for place in places]
+            if all(pieces):
+                return Lease(lease_id, tuple(piece for piece in pieces if piece))
+    raise TierProtocolError(f"the daemon answered {body[:64]!r} where a lease was expected")
+
+
+def piece_of(place: object) -> Piece | None:
+    """Read one place, None if it is none."""
+    match place:
+        case {"offset": int(offset), "len": int(length)} if offset >= 0 and length >= 0:
+            return Piece(offset, length)
+    return None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request to the daemon."""
+
+    method: str
+    path: str
+    body: tuple[Buffer, ...] = ()
+    body_bytes: int = 0
+
+
+class Daemon:
+    """The daemon at an address. Connects when first used, keeps connections. Used by many threads."""
+
+    def __init__(self, address: L2Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._is_closed = False
+
+    def put(self, key: bytes, buffers: Sequence[Buffer], timeout_seconds: float) -> None:
+        """Write a value; one that is there already stays.
+
+        Raises:
+            TierUnavailableError: it was not written.
+        """
+        length = sum(map(len, buffers))
+        (status, _), *_ = self._exchange(
+            [Request("PUT", value_path(key), tuple(buffers), length)], timeout_seconds
+        )
+        if status not in (200, 409):
+            raise TierUnavailableError(f"the daemon answered a PUT with {status}")
+
+    def lease_many(
+        self, keys: Sequence[bytes], wait_ms: int, ttl_seconds: int, timeout_seconds: float
+    ) -> Iterator[tuple[bytes, Lease | None]]:
+        """Ask for leases on several values at once; yields each key with its lease, None for no value."""
+        query = f"leases?timeout_ms={wait_ms}&ttl_s={ttl_seconds}"
+        requests = [Request("POST", f"{value_path(key)}/{query}") for key in keys]
+        for key, (status, body) in zip(keys, self._exchange(requests, timeout_seconds), strict=True):
+            if status in MISSES:
+                yield key, None
+            elif status == 200:
+                yield key, parse_lease(body)
+            else:
+                raise TierUnavailableError(f"the daemon answered a lease with {status}")
+
+    def release(self, lease: Lease, timeout_seconds: float) -> None:
+        """Give a lease back."""
+        self._exchange([Request("POST", f"/v1/leases/{quote(lease.id, safe='')}/release")], timeout_seconds)
+
+    def close(self) -> None:
+        """Give up all idle connections."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _exchange(self, requests: Sequence[Request], timeout_seconds: float) -> list[tuple[int, bytes]]:
+        """Send all requests, each on a connection of its own, then read all answers: status and body.
+
+        What the daemon does may be done twice, so when a connection turns out to be gone, all is sent again.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        try:
+            connections = self._borrow(len(requests))
+            are_fresh = all(connection.sock is None for connection in connections)
+            try:
+                return self._attempt(requests, connections, deadline)
+            except (ConnectionError, http.client.BadStatusLine):
+                if are_fresh:
+                    raise
+            return self._attempt(requests, [self._connect() for _ in requests], deadline)
+        except (OSError, http.client.HTTPException) as error:
+            where = f"{self._address.host}:{self._address.port}"
+            raise TierUnavailableError(f"{where}: {type(error).__name__}: {error}") from error
+
+    def _attempt(
+        self,
+        requests: Sequence[Request],
+        connections: Sequence[http.client.HTTPConnection],
+        deadline: float,
+    ) -> list[tuple[int, bytes]]:
+        try:
+            for connection, request in zip(connections, requests, strict=True):
+                send(connection, request, deadline)
+            answers = [read(connection, deadline) for connection in connections]
+        except BaseException:
+            for connection in connections:
+                connection.close()
+            raise
+        with self._lock:
+            if not self._is_closed:
+                self._idle.extend(connections)
+                return answers
+        for connection in connections:
+            connection.close()
+        return answers
+
+    def _borrow(self, count: int) -> list[http.client.HTTPConnection]:
+        with self._lock:
+            if self._is_closed:
+                raise TierUnavailableError("L2 is closed")
+            reused = [self._idle.pop() for _ in range(min(count, len(self._idle)))]
+        return [*reused, *(self._connect() for _ in range(count - len(reused)))]
+
+    def _connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self._address.host, self._address.port)
+
+
+def value_path(key: bytes) -> str:
+    """Where a value is."""
+    return f"/v1/kv/{BUCKET}/{quote(key, safe='')}"
+
+
+def seconds_left(deadline: float) -> float:
+    """The time until `deadline`.
+
+    Raises:
+        TimeoutError: it has passed.
+    """
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+def send(connection: http.client.HTTPConnection, request: Request, deadline: float) -> None:
+    """Send a request, its body as it lies."""
+    connection.timeout = seconds_left(deadline)
+    if connection.sock is not None:
+        connection.sock.settimeout(connection.timeout)
+    connection.putrequest(request.method, request.path, skip_accept_encoding=True)
+    connection.putheader("Content-Length", str(request.body_bytes))
+    connection.endheaders()
+    for part in request.body:
+        connection.send(part)
+
+
+def read(connection: http.client.HTTPConnection, deadline: float) -> tuple[int, bytes]:
+    """Read an answer's status and body."""
+    connection.sock.settimeout(seconds_left(deadline))
+    response = connection.getresponse()
+    body = response.read(LARGEST_ANSWER_BYTES + 1)
+    if len(body) > LARGEST_ANSWER_BYTES:
+        raise TierProtocolError("the daemon's answer is longer than any lease")
+    return response.status, body

@@ -1,0 +1,126 @@
+"""HyperPod's managed tiered storage as L2: the daemon on the node, by HTTP, and its shared memory.
+
+The daemon's protocol is known from two clients that speak it: LMCache's connector (pull request 1937) and its
+L2 adapter (pull request 4138, read 2026-12-01). A value is written by PUT. It is read under a lease, which
+tells where its pieces lie in a segment of shared memory, and pins them until it is released or expires.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from hypertier.errors import TierError
+from hypertier.tier.address import L2Address
+from hypertier.tier.backends.backend import Buffer
+from hypertier.tier.backends.daemon import Daemon, Lease
+from hypertier.tier.backends.segment import Segment
+
+LEASE_SECONDS = 30
+SAFETY_SECONDS = 1.0  # a lease is not used this close to its end
+MISS_WAIT_MS = 20  # how long the daemon may hold a question about a value that it lacks
+MAX_LEASES = 4096
+WINDOW = 32  # questions under way at once
+
+
+class HyperPodBackend:
+    """Keeps values in the daemon on this node.
+
+    The daemon has no time to live and does not replace values: `put` leaves an older one as it is, and the
+    daemon evicts by itself. A lease taken by `exists_many` is kept for the `get_into` that follows.
+    """
+
+    def __init__(
+        self, address: L2Address, segment_path: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._daemon = Daemon(address)
+        self._segment = Segment(segment_path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._leases: OrderedDict[bytes, Lease] = OrderedDict()
+
+    def exists_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
+        """Take a lease on each value that there is, many at once; with no keys, only look for the segment."""
+        if not keys:
+            self._segment.identity()
+            return []
+        deadline = self._clock() + timeout_seconds
+        found = {key: True for key in keys if self._held(key)}
+        missing = iter([key for key in dict.fromkeys(keys) if key not in found])
+        while window := list(islice(missing, WINDOW)):
+            found |= self._ask(window, deadline)
+        return [found.get(key, False) for key in keys]
+
+    def get_into(
+        self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
+    ) -> int | None:
+        """Copy the value out of shared memory under a lease."""
+        deadline = self._clock() + timeout_seconds
+        lease = self._take(key) or self._lease(key, deadline)
+        if lease is None:
+            return None
+        try:
+            if lease.num_bytes != sum(map(len, buffers)):
+                return lease.num_bytes
+            copied = self._segment.copy(lease.segment, lease.pieces, buffers)
+            return lease.num_bytes if copied and self._is_fresh(lease) else None
+        finally:
+            with suppress(TierError):  # it expires by itself
+                self._daemon.release(lease, max(0.05, deadline - self._clock()))
+
+    def put(self, key: bytes, buffers: Sequence[Buffer], ttl_seconds: int, timeout_seconds: float) -> None:
+        """Store the joined buffers, unless there is a value already."""
+        self._daemon.put(key, buffers, timeout_seconds)
+
+    def close(self) -> None:
+        """Release the leases that are held, and give up."""
+        with self._lock:
+            leases = list(self._leases.values())
+            self._leases.clear()
+        for lease in leases:
+            with suppress(TierError):
+                self._daemon.release(lease, 0.5)
+        self._daemon.close()
+        self._segment.close()
+
+    def _ask(self, keys: Sequence[bytes], deadline: float) -> dict[bytes, bool]:
+        segment = self._segment.identity()
+        expires_at = self._clock() + LEASE_SECONDS - SAFETY_SECONDS
+        asked = self._daemon.lease_many(keys, MISS_WAIT_MS, LEASE_SECONDS, deadline - self._clock())
+        found: dict[bytes, bool] = {}
+        for key, lease in asked:
+            found[key] = lease is not None
+            if lease is not None:
+                self._keep(key, lease.held(segment, expires_at))
+        return found
+
+    def _lease(self, key: bytes, deadline: float) -> Lease | None:
+        self._ask([key], deadline)
+        return self._take(key)
+
+    def _keep(self, key: bytes, lease: Lease) -> None:
+        with self._lock:
+            surplus = [self._leases.pop(key)] if key in self._leases else []
+            self._leases[key] = lease
+            while len(self._leases) > MAX_LEASES:
+                surplus.append(self._leases.popitem(last=False)[1])
+        for old in surplus:
+            with suppress(TierError):
+                self._daemon.release(old, 0.5)
+
+    def _held(self, key: bytes) -> bool:
+        with self._lock:
+            lease = self._leases.get(key)
+        return lease is not None and self._is_fresh(lease)
+
+    def _take(self, key: bytes) -> Lease | None:
+        with self._lock:
+            lease = self._leases.pop(key, None)
+        return lease if lease is not None and self._is_fresh(lease) else None
+
+    def _is_fresh(self, lease: Lease) -> bool:
+        return self._clock() < lease.expires_at and lease.segment == self._segment.identity()
