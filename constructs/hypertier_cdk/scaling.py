@@ -88,7 +88,7 @@ class CacheUtilizationScaling(Construct):
         self.function = lambda_.Function(
             self,
             "Function",
-            runtime=lambda_.Runtime.PYTHON_3_13,
+            runtime=lambda_.Runtime.PYTHON_3_14,
             architecture=lambda_.Architecture.ARM_64,
             handler="replicas.handler.handler",
             code=lambda_.Code.from_asset(str(package_folder("hypertier_lambdas")), exclude=NOT_IN_ASSETS),
