@@ -9,7 +9,7 @@ from typing import Any
 from hypertier.planning.engine import EnginePlan, plan_engine
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
-from hypertier.spec.quantities import format_bytes
+from hypertier.spec.quantities import format_bytes, parse_count
 from hypertier_cdk.charts.autoscaling import engine_scaling
 from hypertier_cdk.charts.engine_arguments import (
     ENGINE_COMMAND,
@@ -18,7 +18,7 @@ from hypertier_cdk.charts.engine_arguments import (
     engine_arguments,
     engine_environment,
 )
-from hypertier_cdk.charts.inputs import ChartInputs, engine_image, l2_url, placeholder_annotations
+from hypertier_cdk.charts.inputs import ChartInputs, engine_image, l2_url, placeholder_annotations, refuse
 from hypertier_cdk.charts.names import Names
 from hypertier_cdk.charts.pods import (
     CONTAINER_SECURITY,
@@ -36,6 +36,7 @@ from hypertier_cdk.charts.refusals import WITHOUT_EFFECT_ANNOTATION, without_eff
 from hypertier_cdk.charts.weights import Weights, weights_of
 
 HEALTH_PATH = "/health"
+LIMITS = "spec.worker.resources.limits"
 PROBE_SECONDS = 10
 # CoreDNS on EKS caches answers for 30 s (https://docs.aws.amazon.com/eks/latest/userguide/coredns.html, the
 # add-on's default Corefile): until then routers may still send requests to an engine that leaves.
@@ -59,17 +60,15 @@ def engine_objects(
         annotations[WITHOUT_EFFECT_ANNOTATION] = "; ".join(ineffective)
     if annotations:
         workload["metadata"]["annotations"] = annotations
-    objects = [
-        service_account(names, "engine", inputs.engine_role_arn),
+    made = [] if names.engine_account else [service_account(names, "engine", inputs.engine_role_arn)]
+    return [
+        *made,
         *weights.objects,
         _service(endpoint, names),
         disruption_budget(names, "engine"),
         workload,
         *engine_scaling(deployment, endpoint, names),
     ]
-    if (endpoint.spec.kubernetes or {}).get("serviceAccountName"):
-        objects = objects[1:]  # the user's own is there already
-    return objects
 
 
 def _service(endpoint: InferenceEndpointConfig, names: Names) -> Object:
@@ -101,7 +100,7 @@ def _deployment(
     template: Object = {
         "metadata": {"labels": names.labels("engine")},
         "spec": {
-            "serviceAccountName": wishes.get("serviceAccountName") or names.role("engine"),
+            "serviceAccountName": names.role("engine"),
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": POD_SECURITY,
@@ -188,16 +187,44 @@ def _container(
 def _resources(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:
     """What the manifest asks for; memory and GPUs as planned, requests and limits alike."""
     written = endpoint.spec.worker.resources
-    fixed: dict[str, Any] = {"memory": format_bytes(plan.memory_bytes)}
+    requests, limits = dict(written.requests or {}), dict(written.limits or {})
+    planned: dict[str, Any] = {"memory": format_bytes(plan.memory_bytes)}
     if plan.gpus:
-        fixed[GPU_RESOURCE] = plan.gpus
-    requests = {**(written.requests or {}), "cpu": f"{round(plan.cpus * 1000)}m", **fixed}
-    if plan.cpus == int(plan.cpus):
-        requests["cpu"] = str(int(plan.cpus))
-    resources: Object = {"requests": requests, "limits": {**(written.limits or {}), **fixed}}
+        planned[GPU_RESOURCE] = plan.gpus
+    for name in sorted({*requests, *limits} - {"cpu", "memory", GPU_RESOURCE}):
+        planned[name] = _same(endpoint, name, requests.get(name), limits.get(name))
+    cpus = plan.cpus
+    if "cpu" in limits:
+        most = parse_count(f"{endpoint.name}: {LIMITS}.cpu", limits["cpu"])
+        if "cpu" in requests and cpus > most:
+            raise refuse(
+                endpoint,
+                f"{LIMITS}.cpu",
+                limits["cpu"],
+                f"{requests['cpu']} or more, which is requested",
+            )
+        cpus = min(cpus, most)
+    resources: Object = {
+        "requests": {**requests, "cpu": f"{round(cpus * 1000)}m", **planned},
+        "limits": {**limits, **planned},
+    }
+    if cpus == int(cpus):
+        resources["requests"]["cpu"] = str(int(cpus))
     if written.claims:
         resources["claims"] = list(written.claims)
     return resources
+
+
+def _same(endpoint: InferenceEndpointConfig, name: str, request: Any, limit: Any) -> Any:
+    """The amount of a device or of storage, which Kubernetes wants requested and limited alike."""
+    if request is not None and limit is not None and str(request) != str(limit):
+        raise refuse(
+            endpoint,
+            f"{LIMITS}.{name}",
+            limit,
+            f"{request}, as is requested: Kubernetes gives devices whole or not at all",
+        )
+    return limit if request is None else request
 
 
 def _probes(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from hypertier.planning.engine import EnginePlan, argument_value
@@ -74,7 +75,10 @@ def engine_arguments(
         args += ["--tensor-parallel-size", str(plan.tensor_parallel_size)]
     if written_port is None:
         args += ["--port", str(port)]
-    if argument_value(args, "--shutdown-timeout") is None:
+    drain = argument_value(args, "--shutdown-timeout")
+    if drain is not None and not re.fullmatch(r"[0-9]{1,5}", drain):
+        raise refuse(endpoint, "spec.worker.args --shutdown-timeout", drain, "a whole number of seconds")
+    if drain is None:
         args += ["--shutdown-timeout", str(DRAIN_SECONDS)]
     config = kv_transfer_config(cache_settings(deployment, endpoint, plan))
     return [*args, "--kv-transfer-config", json.dumps(config)] if config else args
@@ -82,8 +86,7 @@ def engine_arguments(
 
 def drain_seconds(arguments: Sequence[str]) -> int:
     """How long vLLM lets requests in flight finish."""
-    written = argument_value(arguments, "--shutdown-timeout") or "0"
-    return int(written) if written.isdecimal() else 0
+    return int(argument_value(arguments, "--shutdown-timeout") or 0)
 
 
 def cache_settings(

@@ -20,11 +20,15 @@ MAX_DNS_LABEL = 63
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names and labels of one endpoint: `llama-70b` has `llama-70b-engine`, `-router` and `-exporter`."""
+    """Names and labels of one endpoint: `llama-70b` has `llama-70b-engine`, `-router` and `-exporter`.
+
+    `engine_account` is the user's own service account for the engines.
+    """
 
     endpoint: str
     namespace: str
     deployment: str
+    engine_account: str | None = None
 
     def of(self, component: str) -> str:
         """The name of a component's objects."""
@@ -50,7 +54,9 @@ class Names:
         return f"dns://{self.of('engine')}.{self.namespace}.svc.cluster.local:{port}"
 
     def role(self, component: str) -> str:
-        """The service account of a component."""
+        """The service account of a component, which AWS's roles are bound to."""
+        if component == "engine" and self.engine_account:
+            return self.engine_account
         return self.of(component)
 
 
@@ -63,7 +69,8 @@ def names_of(deployment: Deployment, endpoint: InferenceEndpointConfig) -> Names
     longest = MAX_DNS_LABEL - max(len(component) + 1 for component in COMPONENTS)
     check_dns_label("metadata.name", endpoint.name, longest, "Services are named after it")
     check_dns_label("metadata.namespace", endpoint.namespace, MAX_DNS_LABEL, "it becomes a Namespace")
-    return Names(endpoint.name, endpoint.namespace, deployment.name)
+    account = (endpoint.spec.kubernetes or {}).get("serviceAccountName")
+    return Names(endpoint.name, endpoint.namespace, deployment.name, account)
 
 
 def check_dns_label(setting: str, name: str, longest: int, why: str) -> None:

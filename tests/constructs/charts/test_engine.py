@@ -16,6 +16,7 @@ from hypertier.tier.launch import main as launch
 from hypertier.tier.preflight import option
 from hypertier_cdk.charts.engine import EXIT_SECONDS, LAMEDUCK_SECONDS
 from hypertier_cdk.charts.inputs import ChartInputs
+from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects
 
 GIB = 2**30
@@ -242,13 +243,38 @@ def test_engines_stay_on_the_nodes_of_their_instance_group() -> None:
     assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
 
 
+@pytest.mark.parametrize(
+    ("limits", "cpu"),
+    [
+        pytest.param({"nvidia.com/gpu": 8}, "172", id="what the node has"),
+        pytest.param({"nvidia.com/gpu": 8, "cpu": "48"}, "48", id="no more than the limit"),
+        pytest.param({"nvidia.com/gpu": 8, "cpu": "1500m"}, "1500m", id="parts of a core"),
+    ],
+)
+def test_no_more_cpu_is_requested_than_may_be_used(limits: dict[str, Any], cpu: str) -> None:
+    resources = container_of(deployment({"spec.worker.resources": {"limits": limits}}))["resources"]
+
+    assert resources["requests"]["cpu"] == cpu
+
+
+def test_a_device_that_is_requested_or_limited_is_both() -> None:
+    asked = {"requests": {"vpc.amazonaws.com/efa": 32}, "limits": {"nvidia.com/gpu": 8, "example.com/x": 1}}
+
+    resources = container_of(deployment({"spec.worker.resources": asked}))["resources"]
+
+    for name in ("vpc.amazonaws.com/efa", "example.com/x"):
+        assert resources["requests"][name] == resources["limits"][name]
+
+
 def test_a_service_account_of_the_user_s_own_is_used_and_not_made() -> None:
     wanted = deployment({"spec.kubernetes": {"serviceAccountName": "mine"}})
 
     objects = endpoint_objects(wanted, wanted.endpoints[0], ChartInputs())
 
     accounts = [e["metadata"]["name"] for e in objects if e["kind"] == "ServiceAccount"]
-    assert pod_of(wanted)["serviceAccountName"] == "mine"
+    assert (
+        pod_of(wanted)["serviceAccountName"] == names_of(wanted, wanted.endpoints[0]).role("engine") == "mine"
+    )
     assert accounts == ["llama-70b-router", "llama-70b-exporter"]
 
 
@@ -285,6 +311,27 @@ BAD_MANIFESTS = {
     "a transfer config of one's own": (
         {"spec.worker.args": ["/opt/ml/model", "--kv-transfer-config={}"]},
         r"spec\.worker\.args --kv-transfer-config is '{}'; expected no such argument",
+    ),
+    "a drain that is no time": (
+        {"spec.worker.args": ["/opt/ml/model", "--shutdown-timeout", "2m"]},
+        r"spec\.worker\.args --shutdown-timeout is '2m'; expected a whole number of seconds",
+    ),
+    "more CPU than may be used": (
+        {"spec.worker.resources": {"requests": {"cpu": "96"}, "limits": {"cpu": 48, "nvidia.com/gpu": 8}}},
+        r"spec\.worker\.resources\.limits\.cpu is 48; expected 96 or more",
+    ),
+    "CPU in no unit of Kubernetes": (
+        {"spec.worker.resources": {"limits": {"cpu": "48 cores", "nvidia.com/gpu": 8}}},
+        r"spec\.worker\.resources\.limits\.cpu is '48 cores'; expected a number",
+    ),
+    "half of a device": (
+        {
+            "spec.worker.resources": {
+                "requests": {"vpc.amazonaws.com/efa": 16},
+                "limits": {"vpc.amazonaws.com/efa": 32, "nvidia.com/gpu": 8},
+            }
+        },
+        r"limits\.vpc\.amazonaws\.com/efa is 32; expected 16, as is requested",
     ),
     "a command that is no vLLM": (
         {"spec.worker.command": ["bash", "-c", "vllm serve"]},
