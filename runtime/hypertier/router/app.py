@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from uuid import uuid4
+from itertools import count
 
 from hypertier.errors import ConfigError
 from hypertier.router import openai
@@ -40,6 +41,7 @@ class Router:
     def __init__(self, settings: RouterSettings) -> None:
         self.settings = settings
         self.tick = 0
+        self._request_ids = request_ids()
         self.draining = False
         self.max_head_bytes = settings.max_head_bytes
         self.max_body_bytes = settings.max_body_bytes
@@ -152,7 +154,7 @@ class Router:
 
     def handle(self, connection: ClientConnection, request: Request) -> None:
         """Answer `/health` and `/metrics` here, send all else to a replica."""
-        request_id = request.fields.get(b"x-request-id") or uuid4().hex.encode()
+        request_id = request.fields.get(b"x-request-id") or next(self._request_ids)
         connection.named(request_id)
         path = request.path
         if path == b"/health":
@@ -242,6 +244,12 @@ class Router:
             self.residency.forget(replica.url)
         if replica.state is State.LEAVING:
             self.metrics.forget(replica.url)
+
+
+def request_ids() -> Iterator[bytes]:
+    """Names for requests that came without: unlike those of any other router or start of this one."""
+    run = secrets.token_hex(8)
+    return (b"%s-%x" % (run.encode(), number) for number in count(1))
 
 
 class _Admin:

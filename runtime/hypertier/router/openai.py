@@ -46,6 +46,8 @@ _PROMPT_KEYS = {
 }
 _STRING_VALUE = re.compile(rb'\s*:\s*"([^"\\]*)"')
 _MAX_FIELD_TRIES = 8
+# Clients write short fields before the prompt or behind it; to search all of it costs more than to hash it.
+_TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +85,14 @@ def read(request: Request, *, session_key: bytes | None, hash_prompt: bool) -> I
     session = request.fields.get(session_key) if session_key is not None else None
     if not body:
         return InferenceRequest(session=session)
-    if session is None and session_key is not None:
-        session = find_string(body, session_key)
     prompt = _PROMPT_KEYS.get(request.path)
     found = prompt.search(body) if prompt is not None else None
     start = found.end() if found is not None else 0
+    if session is None and session_key is not None:
+        session = find_string(body, session_key, start)
     hashes: tuple[int, ...] = ()
     if found is not None and hash_prompt:
-        hashes = chain_hashes(memoryview(body)[start:], find_string(body, b"model") or b"")
+        hashes = chain_hashes(memoryview(body)[start:], find_string(body, b"model", start) or b"")
     return InferenceRequest(len(body) - start, hashes, session)
 
 
@@ -115,23 +117,22 @@ def prefix_bytes(num_blocks: int) -> int:
     return BLOCK_ENDS[num_blocks - 1] if num_blocks else 0
 
 
-def find_string(body: bytes | bytearray, key: bytes) -> bytes | None:
+def find_string(body: bytes | bytearray, key: bytes, prompt_at: int = 0) -> bytes | None:
     """The value of a string field, by search; None where there is none or it holds escapes.
 
-    An object inside the body may carry the same key: the last one wins, since clients that put a field
-    before the prompt have nothing after it that looks alike. Quotes inside JSON strings are escaped and
-    never match.
+    Looks at what stands before `prompt_at`, then at the body's last bytes, and takes the last found: an
+    object inside the body may carry the same key, and hardly ever behind the field. Quotes inside JSON
+    strings are escaped and never match.
     """
     quoted = b'"' + key + b'"'
-    end = len(body)
-    for _ in range(_MAX_FIELD_TRIES):
-        at = body.rfind(quoted, 0, end)
-        if at < 0:
-            return None
-        value = _STRING_VALUE.match(body, at + len(quoted))
-        if value is not None:
-            return bytes(value[1])
-        end = at
+    for begin, end in ((0, prompt_at), (max(prompt_at, len(body) - _TAIL_BYTES), len(body))):
+        for _ in range(_MAX_FIELD_TRIES):
+            end = body.rfind(quoted, begin, end)
+            if end < 0:
+                break
+            value = _STRING_VALUE.match(body, end + len(quoted))
+            if value is not None:
+                return bytes(value[1])
     return None
 
 

@@ -18,7 +18,7 @@ from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.picking import Pick, Picker
 from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
-from hypertier.router.wire import Request, request_head, response_head
+from hypertier.router.wire import Request, ResponseHead, request_head, response_head
 
 RETRIED_STATUSES = frozenset({502, 503, 504})
 MAX_RESPONSE_HEAD_BYTES = 256 * 1024
@@ -126,20 +126,20 @@ class Upstream(asyncio.Protocol):
         if exchange is None:  # an engine that speaks unasked has lost count, and so would the next request
             self.close()
             return
+        head = None
         if not self._head_done:
-            rest = self._read_heads(exchange, data)
-            if rest is None or self._exchange is None:
+            found = self._read_heads(exchange, data)
+            if found is None:
                 return
-            data = rest
-        if data:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserError:
-                self._fail(exchange)
-                return
-            if self._num_messages > 1 or (self._is_head and data):
-                self._fail(exchange)
-                return
+            head, data = found
+        if data and not self._is_body(data):
+            self._fail(exchange)
+            return
+        if head is not None:
+            self._head, self._head_done = b"", True
+            self._ends_with_connection = head.ends_with_connection
+            exchange.begin(head, data)
+        else:
             exchange.relay(data)
         if self._complete or self._is_head:
             self._finish(exchange)
@@ -165,8 +165,18 @@ class Upstream(asyncio.Protocol):
         self._complete = True
         self._keeps_alive = self._parser.should_keep_alive()  # known here alone: afterwards llhttp forgets
 
-    def _read_heads(self, exchange: Exchange, data: bytes) -> bytes | None:
-        """Read up to the final head and hand it on; what follows it, or None when there is none yet."""
+    def _is_body(self, data: bytes) -> bool:
+        """It continues the answer's body, and nothing follows that."""
+        if self._is_head:
+            return False
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            return False
+        return self._num_messages == 1
+
+    def _read_heads(self, exchange: Exchange, data: bytes) -> tuple[ResponseHead, bytes] | None:
+        """Read up to the final head; that and what follows it, or None when there is none yet."""
         buffered = self._head + data if self._head else data
         while True:
             end = buffered.find(b"\r\n\r\n") + 4
@@ -189,11 +199,7 @@ class Upstream(asyncio.Protocol):
             self.close()
             exchange.failed(str(status))
             return None
-        head = response_head(raw, status=status, is_head=self._is_head)
-        self._head, self._head_done = b"", True
-        self._ends_with_connection = head.ends_with_connection
-        exchange.begin(status, head.raw, ends_with_connection=head.ends_with_connection)
-        return buffered
+        return response_head(raw, status=status, is_head=self._is_head), buffered
 
     def _finish(self, exchange: Exchange) -> None:
         self._exchange = None
@@ -320,22 +326,22 @@ class Exchange:
 
     # What follows is called by the upstream connection.
 
-    def begin(self, status: int, head: bytes, *, ends_with_connection: bool) -> None:
-        """The head of the answer: from here on there is no other replica."""
+    def begin(self, head: ResponseHead, data: bytes) -> None:
+        """The head of the answer and what came with it: from here on there is no other replica."""
         self._started = True
-        self._status = status
+        self._status = head.status
         self.last_tick = -1
-        self.ends_with_connection = ends_with_connection
+        self.ends_with_connection = head.ends_with_connection
         self._first_byte()
         self._proxy.metrics.first_byte(self._proxy.now() - self._begun_at)
-        lines = [head]
-        if b"\r\nx-request-id:" not in head.lower():
+        lines = [head.raw]
+        if not head.has_request_id:
             lines += (b"x-request-id: ", self.request_id, b"\r\n")
         if self._proxy.settings.explain and self.pick is not None:
             lines.append(_explanation(self.pick))
-        if self.client.closes or ends_with_connection:
+        if self.client.closes or head.ends_with_connection:
             lines.append(b"connection: close\r\n")
-        lines.append(b"\r\n")
+        lines += (b"\r\n", data)
         self.client.write(b"".join(lines))
 
     def relay(self, data: bytes) -> None:

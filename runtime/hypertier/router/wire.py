@@ -179,17 +179,22 @@ class RequestReader:
         if self._body_follows_upgrade:
             return
         self._target += part
-        self._head_bytes_seen(len(part))
+        self._head_bytes += len(part)
+        if self._head_bytes > self._max_head_bytes:
+            self._refuse_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # A trailer is read, bounded with the chunk framing, and left out.
         if self.in_body or self._body_follows_upgrade:
             return
-        headers = self._request.headers
-        headers.append((name, value))
-        if len(headers) > MAX_HEADERS:
+        request = self._request
+        request.headers.append((name, value))
+        request.fields[name.lower()] = value
+        self._head_bytes += len(name) + len(value) + 4
+        if len(request.headers) > MAX_HEADERS:
             self._refuse(Refusal(431, f"more than {MAX_HEADERS} header fields", "header_too_large"))
-        self._head_bytes_seen(len(name) + len(value) + 4)
+        elif self._head_bytes > self._max_head_bytes:
+            self._refuse_head()
 
     def on_headers_complete(self) -> None:
         self.in_body = True
@@ -202,7 +207,6 @@ class RequestReader:
         request.method = self._parser.get_method()
         request.is_http_1_0 = self._parser.get_http_version() == "1.0"
         request.keep_alive = self._parser.should_keep_alive() and not request.is_http_1_0
-        request.fields = {name.lower(): value for name, value in request.headers}
         request.target = (
             _AUTHORITY.sub(b"", self._target, count=1)
             if self._target[:4].lower() == b"http"
@@ -252,11 +256,6 @@ class RequestReader:
         self._closing = not self._request.keep_alive
         self.ready.append(self._request)
 
-    def _head_bytes_seen(self, num_bytes: int) -> None:
-        self._head_bytes += num_bytes
-        if self._head_bytes > self._max_head_bytes:
-            self._refuse_head()
-
     def _refuse_head(self) -> None:
         self._refuse(
             Refusal(431, f"request head is larger than {self._max_head_bytes} bytes", "header_too_large")
@@ -282,14 +281,15 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
         return Refusal(505, f"HTTP/{version} is not served; use HTTP/1.1", "http_version")
     if request.method == b"CONNECT":
         return Refusal(501, "this router does not tunnel: CONNECT is not served", "not_implemented")
-    names = [name.lower() for name, _ in request.headers]
     coding = fields.get(b"transfer-encoding")
     if coding is not None and (
-        coding.strip().lower() != b"chunked" or request.is_http_1_0 or names.count(b"transfer-encoding") > 1
+        coding.strip().lower() != b"chunked"
+        or request.is_http_1_0
+        or _occurrences(request, b"transfer-encoding") > 1
     ):
         return Refusal(400, "the only transfer coding served is chunked, in HTTP/1.1", "malformed_request")
-    hosts = names.count(b"host")
-    if hosts > 1 or (hosts == 0 and not request.is_http_1_0):
+    has_host = b"host" in fields
+    if (has_host and _occurrences(request, b"host") > 1) or not (has_host or request.is_http_1_0):
         return Refusal(400, "a request names its host once", "malformed_request")
     length = fields.get(b"content-length")
     if length is not None and int(length) > max_body_bytes:
@@ -298,6 +298,13 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
     if expect is not None and expect.lower() != b"100-continue":
         return Refusal(417, "the only expectation served is 100-continue", "expectation_failed")
     return None
+
+
+def _occurrences(request: Request, name: bytes) -> int:
+    """How often a header that is there was sent."""
+    if len(request.fields) == len(request.headers):  # nothing was sent twice
+        return 1
+    return sum(key.lower() == name for key, _ in request.headers)
 
 
 def request_head(request: Request, request_id: bytes) -> bytes:
@@ -334,7 +341,9 @@ class ResponseHead:
     """
 
     raw: bytes
+    status: int
     ends_with_connection: bool
+    has_request_id: bool
 
 
 def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
@@ -353,4 +362,4 @@ def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
             break
     if raw.startswith(b"HTTP/1.0"):
         raw = b"HTTP/1.1" + raw[8:]
-    return ResponseHead(raw, ends_with_connection)
+    return ResponseHead(raw, status, ends_with_connection, b"\r\nx-request-id:" in lower)

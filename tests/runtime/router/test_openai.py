@@ -100,6 +100,18 @@ def test_string_field_is_found_whatever_the_prompt_says(value: str, text: str) -
     assert find_string(json.dumps({"model": value, "messages": [text]}).encode(), b"model") == value.encode()
 
 
+@pytest.mark.parametrize("num_bytes", [10, 100_000], ids=["short", "long"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["before", "behind"])
+def test_field_is_found_before_and_behind_a_prompt_of_any_length(is_first: bool, num_bytes: int) -> None:
+    prompt = {"messages": [{"role": "user", "content": 'say "user": "me" ' + "x" * num_bytes}]}
+    fields = {"user": "u-1"} | prompt if is_first else prompt | {"user": "u-1"}
+    request = Request(target=b"/v1/chat/completions", body=json.dumps(fields).encode(), has_body=True)
+
+    found = openai.read(request, session_key=b"user", hash_prompt=False)
+
+    assert found.session == b"u-1"
+
+
 def test_session_comes_from_the_header_before_the_body() -> None:
     request = chat("hi", user="from-body")
     in_body = openai.read(request, session_key=b"user", hash_prompt=False)
