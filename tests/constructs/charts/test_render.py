@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +74,27 @@ def test_the_lab_understands_every_argument_and_variable_that_is_rendered(kind: 
     plan = plan_lab(endpoint, settings, {})
 
     assert [spec.name for spec in plan.engines] == ["engine-0", "engine-1"]
+
+
+@pytest.mark.cli
+def test_rendering_does_not_depend_on_the_order_of_sets() -> None:
+    devices = {f"example.com/{name}": 1 for name in ("a", "b", "c", "d", "e")} | {"nvidia.com/gpu": 8}
+    code = (
+        "import json\n"
+        "from fakes_charts import deployment\n"
+        "from hypertier_cdk.charts.render import render\n"
+        f"wanted = deployment({{'spec.worker.resources': {{'limits': {devices!r}}}}})\n"
+        "print(json.dumps(render(wanted)))"
+    )
+
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(EXAMPLES.parent / "tests")},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+
+    assert len(texts) == 1
