@@ -2,122 +2,135 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from hypertier.router.replicas import ReplicaSet, State
 from hypertier.router.residency import Residency
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
-class Metrics:
-    """The router's counters, in a registry of their own; gauges are read when scraped."""
+class Metrics(Collector):
+    """The router's counts, in a registry of their own.
+
+    Kept as plain numbers, since a request adds to a handful of them; they become series when scraped.
+    """
 
     def __init__(self, strategy: str, replicas: ReplicaSet, residency: Residency) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._strategy = strategy
-        self._requests = Counter(
-            "hypertier_router_requests",
-            "Requests answered, by replica (empty: by the router itself), strategy and class of status.",
-            ["replica", "strategy", "status"],
-            registry=self.registry,
-        )
-        self._retries = Counter(
-            "hypertier_router_retries",
-            "Requests sent again before their first byte, by cause.",
-            ["cause"],
-            registry=self.registry,
-        )
-        self._ejections = Counter(
-            "hypertier_router_ejections",
-            "Times a replica was taken out of the choice, by cause.",
-            ["replica", "cause"],
-            registry=self.registry,
-        )
-        self._picks = Counter(
-            "hypertier_router_picks",
-            "Choices of a replica, by reason.",
-            ["strategy", "reason"],
-            registry=self.registry,
-        )
-        self._prompt_bytes = Counter(
-            "hypertier_router_prompt_bytes",
-            "Bytes of prompt in picked requests.",
-            registry=self.registry,
-        )
-        self._matched_bytes = Counter(
-            "hypertier_router_matched_prompt_bytes",
-            "Bytes of prompt believed cached on the replica picked.",
-            registry=self.registry,
-        )
-        self._first_byte = Histogram(
-            "hypertier_router_first_byte_seconds",
-            "From a request read to the first byte of its answer.",
-            ["strategy"],
-            buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
-            registry=self.registry,
-        )
-        self._observe_first_byte = self._first_byte.labels(strategy).observe
-        self._request_children: dict[tuple[str, str], Counter] = {}
-        self._ejection_causes: set[tuple[str, str]] = set()
-        self._pick_children: dict[str, Counter] = {}
-        self.registry.register(_Gauges(replicas, residency))
+        self._replicas = replicas
+        self._residency = residency
+        self._requests: Counter[tuple[str, str]] = Counter()
+        self._retries: Counter[str] = Counter()
+        self._ejections: Counter[tuple[str, str]] = Counter()
+        self._picks: Counter[str] = Counter()
+        self._prompt_bytes = 0
+        self._matched_bytes = 0
+        self._first_bytes = [0] * (len(FIRST_BYTE_SECONDS) + 1)
+        self._first_byte_sum = 0.0
+        self.registry.register(self)
 
     def answered(self, replica: str, status: str) -> None:
         """One request ended; `status` is a class such as `2xx`, `client_closed`, or `broken` when begun."""
-        child = self._request_children.get((replica, status))
-        if child is None:
-            child = self._requests.labels(replica, self._strategy, status)
-            self._request_children[replica, status] = child
-        child.inc()
+        self._requests[replica, status] += 1
 
     def retried(self, cause: str) -> None:
         """One request is sent again; `cause` is `connect`, `reset`, `stale` or a status."""
-        self._retries.labels(cause).inc()
+        self._retries[cause] += 1
 
     def ejected(self, replica: str, cause: str) -> None:
         """One replica was ejected."""
-        self._ejection_causes.add((replica, cause))
-        self._ejections.labels(replica, cause).inc()
+        self._ejections[replica, cause] += 1
 
     def picked(self, reason: str, num_bytes: int, matched_bytes: int) -> None:
         """One replica was chosen."""
-        child = self._pick_children.get(reason)
-        if child is None:
-            child = self._pick_children[reason] = self._picks.labels(self._strategy, reason)
-        child.inc()
-        if num_bytes:
-            self._prompt_bytes.inc(num_bytes)
-            self._matched_bytes.inc(matched_bytes)
+        self._picks[reason] += 1
+        self._prompt_bytes += num_bytes
+        self._matched_bytes += matched_bytes
 
     def first_byte(self, seconds: float) -> None:
         """One answer began, so long after its request was read."""
-        self._observe_first_byte(seconds)
+        self._first_bytes[bisect_left(FIRST_BYTE_SECONDS, seconds)] += 1
+        self._first_byte_sum += seconds
 
     def forget(self, replica: str) -> None:
         """A replica left: its series go too, or a fleet that turns over would grow them without bound."""
-        for key in [key for key in self._request_children if key[0] == replica]:
-            del self._request_children[key]
-            self._requests.remove(replica, self._strategy, key[1])
-        for ejection in [ejection for ejection in self._ejection_causes if ejection[0] == replica]:
-            self._ejection_causes.discard(ejection)
-            self._ejections.remove(*ejection)
+        for counts in (self._requests, self._ejections):
+            for key in [key for key in counts if key[0] == replica]:
+                del counts[key]
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
         return generate_latest(self.registry)
 
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
+        """Every series; called by the registry."""
+        yield from self._counters()
+        yield self._histogram()
+        yield from self._gauges()
 
-class _Gauges(Collector):
-    def __init__(self, replicas: ReplicaSet, residency: Residency) -> None:
-        self._replicas = replicas
-        self._residency = residency
+    def _counters(self) -> Iterator[CounterMetricFamily]:
+        requests = CounterMetricFamily(
+            "hypertier_router_requests",
+            "Requests answered, by replica (empty: by the router itself), strategy and class of status.",
+            labels=["replica", "strategy", "status"],
+        )
+        for (replica, status), number in self._requests.items():
+            requests.add_metric([replica, self._strategy, status], number)
+        yield requests
+        retries = CounterMetricFamily(
+            "hypertier_router_retries",
+            "Requests sent again before their first byte, by cause.",
+            labels=["cause"],
+        )
+        for cause, number in self._retries.items():
+            retries.add_metric([cause], number)
+        yield retries
+        ejections = CounterMetricFamily(
+            "hypertier_router_ejections",
+            "Times a replica was taken out of the choice, by cause.",
+            labels=["replica", "cause"],
+        )
+        for key, number in self._ejections.items():
+            ejections.add_metric(key, number)
+        yield ejections
+        picks = CounterMetricFamily(
+            "hypertier_router_picks", "Choices of a replica, by reason.", labels=["strategy", "reason"]
+        )
+        for reason, number in self._picks.items():
+            picks.add_metric([self._strategy, reason], number)
+        yield picks
+        yield CounterMetricFamily(
+            "hypertier_router_prompt_bytes", "Bytes of prompt in picked requests.", value=self._prompt_bytes
+        )
+        yield CounterMetricFamily(
+            "hypertier_router_matched_prompt_bytes",
+            "Bytes of prompt believed cached on the replica picked.",
+            value=self._matched_bytes,
+        )
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def _histogram(self) -> HistogramMetricFamily:
+        first_byte = HistogramMetricFamily(
+            "hypertier_router_first_byte_seconds",
+            "From a request read to the first byte of its answer.",
+            labels=["strategy"],
+        )
+        bounds = [*map(floatToGoString, FIRST_BYTE_SECONDS), "+Inf"]
+        buckets = list(zip(bounds, accumulate(self._first_bytes), strict=True))
+        first_byte.add_metric([self._strategy], buckets, self._first_byte_sum)
+        return first_byte
+
+    def _gauges(self) -> Iterator[GaugeMetricFamily]:
         in_flight = GaugeMetricFamily(
             "hypertier_router_in_flight", "Requests sent to a replica and not finished.", labels=["replica"]
         )

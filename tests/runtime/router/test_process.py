@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -175,3 +176,11 @@ def test_killing_a_replica_under_load_fails_no_stream_that_had_not_begun() -> No
     assert failed_before_begin == 0
     assert num_done == 1000
     assert statuses == {200}
+
+
+def test_every_flag_is_on_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "router.md").read_text(encoding="utf-8")
+
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+
+    assert not {flag for flag in flags if f"`{flag}`" not in page}
