@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from hypertier.spec.lint import Report
     from hypertier.spec.rules.rule import Language
 
 LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order in which POSIX asks them
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "sarif", "github")
 LANGUAGES = ("en", "ko")
+MAX_FIX_ROUNDS = 5  # an edit may bring to light what could not be seen before it
 
 
 @click.command(
@@ -23,6 +25,8 @@ LANGUAGES = ("en", "ko")
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--fix", is_flag=True, help="Write the files with everything mended that follows from them.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change, and change nothing.")
 @click.option(
     "--operator-version",
     metavar="X.Y",
@@ -34,12 +38,14 @@ LANGUAGES = ("en", "ko")
     default=None,
     help="Language of the messages; by default Korean in a Korean locale, else English.",
 )
-def command(files: tuple[str, ...], form: str, operator_version: str | None, lang: str | None) -> None:
+def command(
+    files: tuple[str, ...], form: str, fix: bool, diff: bool, operator_version: str | None, lang: str | None
+) -> None:
     """Check manifests and deployment files against every rule.
 
     A deployment file brings the manifests it names; a folder brings every YAML and JSON file below; - is
     standard input. Exits with 0 where there is nothing or only warnings, 1 where there are errors, 2 where a
-    file can't be read.
+    file can't be read. With --fix, what is left afterwards counts.
     """
     from hypertier.errors import ConfigError
     from hypertier.spec import lint, report
@@ -49,9 +55,43 @@ def command(files: tuple[str, ...], form: str, operator_version: str | None, lan
     version = parse_version(operator_version) if operator_version is not None else None
     if operator_version is not None and version is None:
         raise ConfigError("--operator-version", operator_version, "a version such as 3.2")
+    if fix and "-" in files:
+        raise ConfigError("--fix", "-", "files; standard input can't be written to, --diff shows the patch")
     result = lint.lint_files(files, language=language, operator_version=version)
-    click.echo(report.as_json(result) if form == "json" else report.as_text(result, language))
+    if fix:
+        for _ in range(MAX_FIX_ROUNDS):
+            if not write_mended(result):
+                break
+            result = lint.lint_files(files, language=language, operator_version=version)
+    patch = patch_of(result) if diff or form == "text" else ""
+    if diff:
+        click.echo(patch, nl=False)
+    else:
+        click.echo(report.in_format(result, form, language, patch))
     sys.exit(result.exit_code)
+
+
+def write_mended(result: Report) -> bool:
+    """Write every file that can be mended, with the line ends it had; whether there was one."""
+    from hypertier.spec.fix import mended
+
+    changes = mended(result)
+    for change in changes:
+        with open(change.file, "rb") as file:
+            is_windows = b"\r\n" in file.read()
+        with open(change.file, "w", encoding="utf-8", newline="\r\n" if is_windows else "\n") as file:
+            file.write(change.after)
+    return bool(changes)
+
+
+def patch_of(result: Report) -> str:
+    """What --fix would change, as a patch; empty, without the work, where nothing can be mended."""
+    can_mend = any(finding.edits for finding in result.findings)
+    if not can_mend and all(source.pasted == source.repaired for source in result.sources.values()):
+        return ""
+    from hypertier.spec.fix import mended
+
+    return "".join(change.diff for change in mended(result))
 
 
 def lint_language(chosen: str | None, environment: Mapping[str, str]) -> Language:

@@ -31,12 +31,48 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAttributes:
+    """What AWS says of a cluster that exists already.
+
+    `aws sagemaker describe-cluster` tells `arn` and the nodes' security group, `aws eks describe-cluster` the
+    rest; `oidc_provider_arn` is needed where weights are mounted from S3, or AWS's operator is brought.
+    """
+
+    arn: str
+    eks_cluster_name: str
+    eks_security_group_id: str
+    node_security_group_id: str
+    vpc_id: str
+    availability_zones: tuple[str, ...]
+    private_subnet_ids: tuple[str, ...]
+    oidc_provider_arn: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.private_subnet_ids) != len(self.availability_zones):
+            raise ConfigError(
+                "cluster.attributes.privateSubnetIds",
+                list(self.private_subnet_ids),
+                f"one for each of availabilityZones, which are {', '.join(self.availability_zones)}",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The EKS cluster: a new one of `kubernetes_version`, or the name of an existing one."""
+    """A new EKS and HyperPod cluster of `kubernetes_version`, or the name of an `existing` HyperPod cluster.
+
+    An existing one is never changed; the CDK needs its `attributes`, since it asks nothing of AWS.
+    """
 
     kubernetes_version: str = "1.35"
     existing: str | None = None
+    attributes: ClusterAttributes | None = None
     closed_network: bool = False
+
+    def __post_init__(self) -> None:
+        if self.attributes is not None and self.existing is None:
+            raise ConfigError(
+                "cluster.existing", None, "the name of the HyperPod cluster that cluster.attributes tell of"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from hypertier.errors import ManifestError
 from hypertier.spec.deployment import API_VERSION as DEPLOYMENT_VERSION
 from hypertier.spec.endpoint import API_GROUP
+from hypertier.spec.paste import Repair, plain_line_ends, understand
 from hypertier.spec.rules import RULES, Edit
 from hypertier.spec.rules.rule import (
     CLUSTER,
@@ -22,7 +23,7 @@ from hypertier.spec.rules.rule import (
     Severity,
 )
 from hypertier.spec.rules.subject import Subject, Surroundings, Version, parse_version
-from hypertier.spec.source import MAX_BYTES, read_documents
+from hypertier.spec.source import MAX_BYTES
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Document, View, dotted
 
@@ -49,11 +50,20 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A file's text with plain line ends, and the same after what pasting did to it was undone."""
+
+    pasted: str
+    repaired: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """What linting found, in the order of the files and their lines; `files` were looked at."""
+    """What linting found, in the order of the files and their lines; `sources` holds those that were read."""
 
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -68,6 +78,7 @@ class _File:
     """A file that was read: its documents that are ours as subjects, and the others."""
 
     name: str
+    source: Source | None = None
     subjects: list[tuple[int, Subject]] = field(default_factory=list)
     others: list[View] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -89,11 +100,11 @@ def lint_files(
         for file in _expanded(name):
             key = FilePath(file).resolve()
             if key not in files:
-                files[key] = _read(file, alone=file == name)
+                files[key] = _read(file, file == name, language)
     for key, read in list(files.items()):
         for _, subject in read.subjects:
             if subject.kind == DEPLOYMENT:
-                _gather_endpoints(key, read.name, subject, files)
+                _gather_endpoints(key, read.name, subject, files, language)
     siblings = [
         other for read in files.values() for other in (*read.others, *(s.manifest for _, s in read.subjects))
     ]
@@ -105,18 +116,20 @@ def lint_files(
                 version = parse_version(str(deployment.get("operator.version") or "3.7"))
             subject.around = Surroundings(deployment, version, siblings)
     findings = [finding for read in files.values() for finding in _findings(read, language)]
-    return Report(tuple(findings), tuple(read.name for read in files.values()))
+    sources = {read.name: read.source for read in files.values() if read.source is not None}
+    return Report(tuple(findings), tuple(read.name for read in files.values()), sources)
 
 
 def lint_text(
     text: str, name: str = "-", *, language: Language = "en", operator_version: Version | None = None
 ) -> Report:
     """Check the documents of one text, without looking at any file."""
-    read = _from_text(text, name, alone=True)
+    read = _from_text(text, name, True, language)
     siblings = [*read.others, *(subject.manifest for _, subject in read.subjects)]
     for _, subject in read.subjects:
         subject.around = Surroundings(None, operator_version, siblings)
-    return Report(tuple(_findings(read, language)), (name,))
+    sources = {} if read.source is None else {name: read.source}
+    return Report(tuple(_findings(read, language)), (name,), sources)
 
 
 def _expanded(name: str) -> list[str]:
@@ -126,12 +139,12 @@ def _expanded(name: str) -> list[str]:
     return sorted(str(file) for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
 
 
-def _read(name: str, *, alone: bool) -> _File:
+def _read(name: str, alone: bool, language: Language) -> _File:
     try:
         text = read_text(name)
     except ManifestError as error:
         return _File(name, findings=[_unreadable(name, error)])
-    return _from_text(text, name, alone=alone)
+    return _from_text(text, name, alone, language)
 
 
 def read_text(name: str) -> str:
@@ -159,13 +172,16 @@ def read_text(name: str) -> str:
         raise ManifestError(name, line, "is not UTF-8 text") from error
 
 
-def _from_text(text: str, name: str, *, alone: bool) -> _File:
+def _from_text(text: str, name: str, alone: bool, language: Language) -> _File:
     read = _File(name)
     try:
-        documents = read_documents(text, name)
+        understood = understand(text, name)
     except ManifestError as error:
         read.findings.append(_unreadable(name, error))
         return read
+    read.source = Source(plain_line_ends(text), understood.text)
+    read.findings.extend(_repair(name, repair, language) for repair in understood.repairs)
+    documents = understood.documents
     for index, document in enumerate(documents):
         kind = kind_of(document.data)
         if kind is not None:
@@ -229,11 +245,18 @@ def _not_ours(name: str, index: int, document: Document, meant: str | None) -> F
     )
 
 
+def _repair(name: str, repair: Repair, language: Language) -> Finding:
+    message = repair.ko if language == "ko" else repair.en
+    return Finding(name, repair.line, 1, "", "error", repair.rule, message)
+
+
 def _unreadable(name: str, error: ManifestError) -> Finding:
     return Finding(name, error.line, 1, "", "error", UNREADABLE, error.problem)
 
 
-def _gather_endpoints(key: FilePath, name: str, deployment: Subject, files: dict[FilePath, _File]) -> None:
+def _gather_endpoints(
+    key: FilePath, name: str, deployment: Subject, files: dict[FilePath, _File], language: Language
+) -> None:
     """Read the manifests that a deployment file names, and tell each which deployment it belongs to."""
     endpoints: list[Subject] = []
     missing: dict[int, str] = {}
@@ -243,7 +266,7 @@ def _gather_endpoints(key: FilePath, name: str, deployment: Subject, files: dict
         file = (key.parent / entry).resolve()
         if file not in files:
             shown = str(FilePath(name).parent / entry)
-            files[file] = _read(shown, alone=True)
+            files[file] = _read(shown, True, language)
         read = files[file]
         found = [subject for _, subject in read.subjects if subject.kind in MODELS]
         if not found:

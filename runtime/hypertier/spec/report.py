@@ -6,11 +6,26 @@ import json
 from typing import Any
 
 from hypertier.spec.lint import Finding, Report
+from hypertier.spec.rules import RULES
 from hypertier.spec.rules.rule import Language
 
+PATCH_FOLLOWS = {"en": "--fix would make these changes:", "ko": "--fix 옵션은 다음과 같이 고칩니다:"}
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
-def as_text(report: Report, language: Language = "en") -> str:
-    """One line a finding, as compilers write them, the fix below, and a line that sums up."""
+
+def in_format(report: Report, form: str, language: Language = "en", patch: str = "") -> str:
+    """The report as `text`, `json`, `sarif` or `github`; `patch` is shown with text alone."""
+    if form == "json":
+        return as_json(report)
+    if form == "sarif":
+        return as_sarif(report, language)
+    if form == "github":
+        return as_github(report, language)
+    return as_text(report, language, patch)
+
+
+def as_text(report: Report, language: Language = "en", patch: str = "") -> str:
+    """One line a finding, as compilers write them, the fix below; then the patch, and a line that sums up."""
     lines = []
     for finding in report.findings:
         lines.append(
@@ -19,6 +34,8 @@ def as_text(report: Report, language: Language = "en") -> str:
         )
         if finding.fix is not None:
             lines.append(f"    {finding.path}: {json.dumps(finding.fix, ensure_ascii=False)}")
+    if patch:
+        lines += ["", PATCH_FOLLOWS[language], patch]
     lines.append(summary(report, language))
     return "\n".join(lines)
 
@@ -47,6 +64,71 @@ def _plain(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "fix": finding.fix,
     }
+
+
+def as_sarif(report: Report, language: Language = "en") -> str:
+    """SARIF 2.1.0, which code scanning reads (https://docs.oasis-open.org/sarif/sarif/v2.1.0/)."""
+    rules = [
+        {
+            "id": rule.name,
+            "shortDescription": {"text": rule.ko if language == "ko" else rule.en},
+            "helpUri": rule.source if rule.source.startswith("https://") else None,
+            "defaultConfiguration": {"level": rule.severity},
+        }
+        for rule in RULES.values()
+    ]
+    used = dict.fromkeys(finding.rule for finding in report.findings)
+    rules += [{"id": name, "shortDescription": {"text": name}} for name in used if name not in RULES]
+    run = {
+        "tool": {
+            "driver": {
+                "name": "hypertier lint",
+                "rules": [{key: value for key, value in rule.items() if value is not None} for rule in rules],
+            }
+        },
+        "results": [_sarif_result(finding) for finding in report.findings],
+    }
+    return json.dumps(
+        {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2
+    )
+
+
+def _sarif_result(finding: Finding) -> dict[str, Any]:
+    location = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": finding.file.replace("\\", "/")},
+            "region": {"startLine": finding.line, "startColumn": finding.column},
+        }
+    }
+    if finding.path:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.path}]  # type: ignore[assignment]
+    return {
+        "ruleId": finding.rule,
+        "level": finding.severity,
+        "message": {"text": finding.message},
+        "locations": [location],
+    }
+
+
+def as_github(report: Report, language: Language = "en") -> str:
+    """Workflow commands, which GitHub shows beside the changed lines of a pull request."""
+    lines = []
+    for finding in report.findings:
+        properties = {
+            "file": finding.file,
+            "line": str(finding.line),
+            "col": str(finding.column),
+            "title": finding.rule,
+        }
+        said = ",".join(f"{name}={_escaped(value, property_=True)}" for name, value in properties.items())
+        lines.append(f"::{finding.severity} {said}::{_escaped(finding.message)}")
+    return "\n".join([*lines, summary(report, language)])
+
+
+def _escaped(text: str, *, property_: bool = False) -> str:
+    """Text inside a workflow command, as github.com/actions/toolkit (core/src/command.ts) escapes it."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if property_ else text
 
 
 def _severity(finding: Finding, language: Language) -> str:

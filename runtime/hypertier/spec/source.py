@@ -43,7 +43,8 @@ class _Scalars(yaml.constructor.SafeConstructor, yaml.resolver.Resolver):
                 case "bool":
                     return self.construct_yaml_bool(node)
                 case "int":
-                    return self.construct_yaml_int(node)
+                    number = self.construct_yaml_int(node)
+                    return number if number.bit_length() < 64 else event.value
                 case "float":
                     return self.construct_yaml_float(node)
         except (ValueError, KeyError, OverflowError):

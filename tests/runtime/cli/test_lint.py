@@ -216,3 +216,74 @@ def test_korean_messages_are_korean(tmp_path: Path) -> None:
 
     assert "오류" in result.output
     assert "인스턴스 유형" in result.output
+
+
+def test_fix_writes_the_file_and_counts_what_is_left(tmp_path: Path) -> None:
+    broken = changed(endpoint(), {"spec.instanceType": "g5.12xlarge", "spec.modelName": "<your model>"})
+    file = written(tmp_path, "a.yaml", broken)
+
+    result = run(file, "--fix", "--format", "json")
+
+    assert yaml.safe_load(Path(file).read_text(encoding="utf-8"))["spec"]["instanceType"] == "ml.g5.12xlarge"
+    assert {finding["rule"] for finding in json.loads(result.output)} == {"placeholder", "out-of-bounds"}
+    assert result.exit_code == 1
+
+
+def test_fix_keeps_windows_line_ends(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    text = yaml.safe_dump(changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+    file.write_bytes(text.replace("\n", "\r\n").encode())
+
+    run(str(file), "--fix")
+
+    raw = file.read_bytes()
+    assert raw.count(b"\r\n") == raw.count(b"\n")
+    assert b"ml.g5.12xlarge" in raw
+
+
+def test_diff_prints_the_patch_and_changes_nothing(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+    before = Path(file).read_text(encoding="utf-8")
+
+    result = run(file, "--diff")
+
+    assert "+  instanceType: ml.g5.12xlarge" in result.output
+    assert Path(file).read_text(encoding="utf-8") == before
+    assert result.exit_code == 1
+
+
+def test_text_shows_the_patch(tmp_path: Path) -> None:
+    result = run(written(tmp_path, "a.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"})))
+
+    assert "--fix would make these changes" in result.output
+    assert "+  instanceType: ml.g5.12xlarge" in result.output
+
+
+def test_standard_input_cannot_be_fixed() -> None:
+    result = run("-", "--fix", stdin="a: 1")
+
+    assert "--fix" in str(result.exception)
+
+
+def test_github_annotations_name_file_line_and_rule(tmp_path: Path) -> None:
+    file = written(tmp_path, "a,b.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+
+    first = run(file, "--format", "github").output.splitlines()[0]
+
+    assert first.startswith(f"::error file={file.replace(',', '%2C')},line=")
+    assert "title=instance-type-prefix::spec.instanceType is" in first
+
+
+def test_sarif_is_valid_and_points_at_lines(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+
+    log = json.loads(run(file, "--format", "sarif").output)
+
+    assert log["version"] == "2.1.0"
+    (run_,) = log["runs"]
+    (result,) = run_["results"]
+    known = {rule["id"] for rule in run_["tool"]["driver"]["rules"]}
+    assert result["ruleId"] in known
+    assert result["level"] == "error"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] > 1
+    assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "spec.instanceType"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from hypertier.spec.endpoint import L2_BACKENDS
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Edit, Hit, fixed, hit, rule, suggested
-from hypertier.spec.rules.subject import VLLM, Subject, parse_version
+from hypertier.spec.rules.subject import VLLM, Subject, parse_version, small_whole
 from hypertier.spec.tree import path
 
 CACHE = path("spec.kvCacheSpec")
@@ -268,7 +268,7 @@ def hash_seed(subject: Subject) -> Iterator[Hit]:
     if entry is None:
         value = subject.with_variable("PYTHONHASHSEED", "0")
         yield fixed(subject.environment_path, value, feature=feature, seed="not set")
-    elif seed is not None and not seed.isdigit() and not _is_placeholder(seed):
+    elif seed is not None and small_whole(seed) is None and not _is_placeholder(seed):
         yield fixed((*subject.environment_path, entry[0], "value"), "0", feature=feature, seed=seed)
 
 
@@ -292,13 +292,13 @@ def prompt_below_chunk(subject: Subject) -> Iterator[Hit]:
     if found is None or not (subject.has_l1 or subject.has_l2) or not subject.by_operator:
         return
     chunk = _chunk_tokens(subject)
-    if found[1].isdigit() and len(found[1]) < 12 and int(found[1]) < chunk:
-        yield hit(found[0], length=found[1], chunk=chunk)
+    length = small_whole(found[1])
+    if length is not None and length < chunk:
+        yield hit(found[0], length=length, chunk=chunk)
 
 
 def _chunk_tokens(subject: Subject) -> int:
-    value = subject.environment_value("LMCACHE_CHUNK_SIZE") or ""
-    return int(value) if value.isdigit() and len(value) < 12 else CHUNK_TOKENS
+    return small_whole(subject.environment_value("LMCACHE_CHUNK_SIZE")) or CHUNK_TOKENS
 
 
 @rule(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import vllm_version
 from hypertier.spec.rules.rule import Hit, fixed, hit, rule, suggested
-from hypertier.spec.rules.subject import VLLM, Subject
+from hypertier.spec.rules.subject import VLLM, Subject, small_whole
 from hypertier.spec.tree import path
 
 CONTAINER_PORT = path("spec.worker.modelInvocationPort.containerPort")
@@ -43,7 +43,8 @@ def listening_port(subject: Subject) -> tuple[int, str] | None:
     """The port that the engine will listen on and how that is known, or None where it is not."""
     written = subject.argument("--port")
     if written is not None:
-        return (int(written), "--port") if re.fullmatch(r"\d{1,5}", written) else None
+        port = small_whole(written)
+        return None if port is None else (port, "--port")
     if subject.engine is None or subject.is_aws_container or "ecr." in subject.image:
         return None  # an image of one's own may listen anywhere
     if subject.manifest.items("spec.worker.command") and not any(

@@ -10,7 +10,7 @@ from hypertier.catalog.models import find_model
 from hypertier.planning.break_even import PREFILL_EFFICIENCY_RATIO, recompute_seconds
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
-from hypertier.spec.rules.subject import Subject
+from hypertier.spec.rules.subject import Subject, small_whole
 from hypertier.spec.tree import path
 
 CERTIFICATE = path("spec.tlsConfig.customCertificateConfig")
@@ -82,21 +82,15 @@ def bucket_of(uri: str | None) -> str | None:
 )
 def idle_timeout(subject: Subject) -> Iterator[Hit]:
     timeout = subject.manifest.whole(IDLE_TIMEOUT)
-    length = subject.argument("--max-model-len") or ""
+    length = small_whole(subject.argument("--max-model-len"))
     model = find_model(subject.manifest.text("spec.modelName"))
     nodes = [find_instance_type(name) for name in subject.instance_types]
-    if (
-        model is None
-        or not subject.gpus
-        or not re.fullmatch(r"\d{1,8}", length)
-        or not nodes
-        or None in nodes
-    ):
+    if model is None or not subject.gpus or length is None or not nodes or None in nodes:
         return
     flops = max(node.gpu_flops for node in nodes if node) * subject.gpus
     if not flops:
         return
-    seconds = recompute_seconds(model, int(length), flops, PREFILL_EFFICIENCY_RATIO)
+    seconds = recompute_seconds(model, length, flops, PREFILL_EFFICIENCY_RATIO)
     limit = DEFAULT_IDLE_SECONDS if timeout is None else timeout
     if seconds > limit:
         enough = min(-(-int(seconds * 2) // 60) * 60, MAX_IDLE_SECONDS)

@@ -10,9 +10,9 @@ from hypertier.errors import ConfigError
 from hypertier.spec.quantities import parse_bytes, parse_count
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import ENDPOINT, JUMPSTART, MODELS, Hit, fixed, hit, rule, suggested
-from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject
+from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject, small_whole
 from hypertier.spec.suggest import nearest
-from hypertier.spec.tree import path
+from hypertier.spec.tree import Path, path
 
 INSTANCE_TYPE = path("spec.instanceType")
 
@@ -80,9 +80,7 @@ def instance_type_unknown(subject: Subject) -> Iterator[Hit]:
 def tensor_parallel_size(subject: Subject) -> Iterator[Hit]:
     found = _parallel_size(subject)
     if found is not None and subject.gpus and found[2] > subject.gpus:
-        where, setting, size = found
-        value = _argument_with(subject, where, str(subject.gpus))
-        yield suggested(where, value, setting=setting, size=size, gpus=subject.gpus)
+        yield _parallel_hit(subject, *found, gpus=subject.gpus)
 
 
 @rule(
@@ -95,13 +93,19 @@ def tensor_parallel_size(subject: Subject) -> Iterator[Hit]:
 def gpus_left_idle(subject: Subject) -> Iterator[Hit]:
     found = _parallel_size(subject)
     if found is not None and subject.gpus and found[2] < subject.gpus:
-        where, setting, size = found
-        value = _argument_with(subject, where, str(subject.gpus))
-        yield suggested(where, value, setting=setting, size=size, gpus=subject.gpus, idle=subject.gpus - size)
+        yield _parallel_hit(subject, *found, gpus=subject.gpus, idle=subject.gpus - found[2])
 
 
-def _parallel_size(subject: Subject) -> tuple[tuple[str | int, ...], str, int] | None:
-    """Where the tensor-parallel size is said, by which name, and the GPUs that one engine takes."""
+def _parallel_hit(
+    subject: Subject, where: Path, setting: str, size: int, others: int, *, gpus: int, **values: int
+) -> Hit:
+    """A hit with the tensor-parallel size that takes every GPU, where there is one."""
+    fix = _argument_with(subject, where, str(gpus // others)) if gpus % others == 0 else None
+    return Hit(where, fix, (), {"setting": setting, "size": size, "gpus": gpus, **values})
+
+
+def _parallel_size(subject: Subject) -> tuple[Path, str, int, int] | None:
+    """Where the size is said, by which name, GPUs of one engine, its factors beside tensor parallelism."""
     found = subject.argument_place("--tensor-parallel-size", "-tp", "--tp-size", "--tp", "--num-shard")
     setting = "--tensor-parallel-size"
     if found is None:
@@ -110,16 +114,16 @@ def _parallel_size(subject: Subject) -> tuple[tuple[str | int, ...], str, int] |
             if value is not None:
                 found = ((*subject.environment_path, subject.environment[name][0], "value"), value)
                 setting = name
-    if found is None or not found[1].isdigit():
+    size = None if found is None else small_whole(found[1])
+    if found is None or size is None:
         return None
-    size = int(found[1])
+    others = 1
     for name in ("--pipeline-parallel-size", "-pp", "--data-parallel-size-local", "--data-parallel-size"):
-        factor = subject.argument(name) or ""
-        size *= int(factor) if factor.isdigit() and len(factor) < 5 else 1
-    return found[0], setting, size
+        others *= max(small_whole(subject.argument(name)) or 1, 1)
+    return found[0], setting, size * others, others
 
 
-def _argument_with(subject: Subject, where: tuple[str | int, ...], value: str) -> str:
+def _argument_with(subject: Subject, where: Path, value: str) -> str:
     word = subject.manifest.text(where) or ""
     return f"{word.partition('=')[0]}={value}" if word.startswith("-") and "=" in word else value
 

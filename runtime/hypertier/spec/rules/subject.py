@@ -186,8 +186,8 @@ class Subject:
             value = self.manifest.get((*where, GPU))
             if isinstance(value, int) and not isinstance(value, bool):
                 return value
-            if isinstance(value, str) and value.isdigit():
-                return int(value)
+            if isinstance(value, str) and small_whole(value) is not None:
+                return small_whole(value)
         return None
 
     # Cache and routing
@@ -239,7 +239,12 @@ class Subject:
         return self.around.serving != "selfhosted"
 
 
+def small_whole(text: str | None) -> int | None:
+    """A whole number of at most nine digits, or None: counts, sizes and lengths of real deployments."""
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
 def parse_version(text: str) -> Version | None:
     """`v0.19.1` and `0.19.1-gpu` are (0, 19, 1); None where no version stands in front."""
-    match = re.match(r"v?(\d+(?:\.\d+)*)", text)
+    match = re.match(r"v?([0-9]{1,6}(?:\.[0-9]{1,6}){0,5})", text)
     return tuple(int(part) for part in match[1].split(".")) if match else None

@@ -1,0 +1,35 @@
+"""An existing cluster is told by its attributes, and attributes tell of an existing cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from hypertier.errors import ConfigError
+from hypertier.spec.deployment import Cluster, ClusterAttributes
+
+
+def attributes(**changes: tuple[str, ...]) -> ClusterAttributes:
+    zones: dict[str, tuple[str, ...]] = {
+        "availability_zones": ("us-west-2a", "us-west-2b"),
+        "private_subnet_ids": ("subnet-1", "subnet-2"),
+    }
+    return ClusterAttributes(
+        arn="arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdefghijkl",
+        eks_cluster_name="prod",
+        eks_security_group_id="sg-1",
+        node_security_group_id="sg-2",
+        vpc_id="vpc-1",
+        **(zones | changes),
+    )
+
+
+def test_attributes_belong_to_an_existing_cluster() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.existing is None"):
+        Cluster(attributes=attributes())
+
+    assert Cluster(existing="prod", attributes=attributes()).existing == "prod"
+
+
+def test_every_zone_has_its_subnet() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.attributes\.privateSubnetIds .*us-west-2a, us-west-2b"):
+        attributes(private_subnet_ids=("subnet-1",))
