@@ -8,7 +8,8 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from hypertier.spec.deployment import Deployment
-from hypertier_cdk import HyperPodCluster, InferenceOperator, Network, TieredStorage
+from hypertier_cdk import HyperPodCluster, Network, TieredStorage
+from infra.operator import add_operator
 
 
 class ClusterStack(cdk.Stack):
@@ -28,6 +29,7 @@ class ClusterStack(cdk.Stack):
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: HyperPod cluster", **options)
+        self.network = network
         self.cluster = HyperPodCluster(
             self,
             "Cluster",
@@ -40,26 +42,10 @@ class ClusterStack(cdk.Stack):
             nvidia_plugin_image=deployment.images.nvidia_device_plugin,
             name=deployment.name,
         )
-        self.operator = (
-            InferenceOperator(
-                self,
-                "Operator",
-                cluster=self.cluster,
-                version=deployment.operator.version,
-                read_buckets=_weight_buckets(deployment),
-                custom_domains=any(endpoint.spec.tls_config for endpoint in deployment.endpoints),
-            )
-            if deployment.serving == "operator"
-            else None
-        )
+        self.operator = add_operator(self, deployment, self.cluster)
 
 
 def _uses_tiered_storage(deployment: Deployment) -> bool:
     return any(
         (endpoint.kv_cache.l2_backend or "").lower() == "tieredstorage" for endpoint in deployment.endpoints
     )
-
-
-def _weight_buckets(deployment: Deployment) -> list[str]:
-    sources = [endpoint.spec.model_source_config.s3_storage for endpoint in deployment.endpoints]
-    return list(dict.fromkeys(source.bucket_name for source in sources if source is not None))

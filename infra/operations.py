@@ -18,10 +18,10 @@ from hypertier_cdk import (
     CacheUtilizationScaling,
     EndpointAlarms,
     EndpointDashboard,
-    HyperPodCluster,
     Observability,
 )
 from hypertier_cdk.charts.exporter import is_exported
+from hypertier_cdk.cluster_base import ClusterBase
 
 
 class OperationsStack(cdk.Stack):
@@ -29,7 +29,7 @@ class OperationsStack(cdk.Stack):
 
     Attributes:
         topic: subscribe to it whoever is to be woken.
-        observability: metrics of nodes and GPUs, in a Prometheus workspace.
+        observability: metrics of nodes and GPUs, in a Prometheus workspace; None on an existing cluster.
     """
 
     def __init__(
@@ -38,13 +38,18 @@ class OperationsStack(cdk.Stack):
         construct_id: str,
         *,
         deployment: Deployment,
-        cluster: HyperPodCluster,
+        cluster: ClusterBase,
         scalings: Mapping[str, CacheUtilizationScaling],
         store: CacheStore | None,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: operation", **options)
-        self.observability = Observability(self, "Observability", cluster=cluster)
+        # An existing cluster has an observability of its owner's.
+        self.observability = (
+            Observability(self, "Observability", cluster=cluster)
+            if deployment.cluster.existing is None
+            else None
+        )
         key = kms.Key(self, "Key", description="what alarms say", enable_key_rotation=True)
         key.add_to_resource_policy(
             iam.PolicyStatement(

@@ -12,12 +12,12 @@ from hypertier.spec.deployment import Deployment
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
-    HyperPodCluster,
     InferenceEndpoint,
     InferenceOperator,
     Network,
 )
 from hypertier_cdk.charts.exporter import is_exported
+from hypertier_cdk.cluster_base import ClusterBase
 
 
 class ServingStack(cdk.Stack):
@@ -35,7 +35,7 @@ class ServingStack(cdk.Stack):
         *,
         deployment: Deployment,
         network: Network,
-        cluster: HyperPodCluster,
+        cluster: ClusterBase,
         operator: InferenceOperator | None,
         **options: Any,
     ) -> None:
@@ -85,7 +85,7 @@ class ServingStack(cdk.Stack):
         }
 
     def _scaling(
-        self, endpoint: InferenceEndpoint, deployment: Deployment, cluster: HyperPodCluster
+        self, endpoint: InferenceEndpoint, deployment: Deployment, cluster: ClusterBase
     ) -> CacheUtilizationScaling:
         assert endpoint.deployment_name is not None
         if not is_exported(endpoint.config):

@@ -11,6 +11,7 @@ import aws_cdk as cdk
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment, load_deployment
+from infra.adopted import AdoptedStack
 from infra.cluster import ClusterStack
 from infra.network import NetworkStack
 from infra.operations import OperationsStack
@@ -38,6 +39,8 @@ def chosen_deployment(app: cdk.App) -> Deployment:
 def add_stacks(app: cdk.App, deployment: Deployment) -> None:
     """Put the stacks of `deployment` into `app`: network, cluster, serving and operations.
 
+    Where the cluster exists already, one small stack that lets manifests in stands for the first two.
+
     Raises:
         ConfigError: a setting that cannot work; nothing of it reaches AWS.
     """
@@ -47,10 +50,6 @@ def add_stacks(app: cdk.App, deployment: Deployment) -> None:
             "name",
             name,
             "a letter, then letters, digits and single hyphens: stacks are named after it",
-        )
-    if deployment.cluster.existing is not None:
-        raise ConfigError(
-            "cluster.existing", deployment.cluster.existing, "null: the stacks make a cluster of their own"
         )
     check_region(deployment)
     with settings_as_typed():
@@ -62,24 +61,34 @@ def _add(app: cdk.App, deployment: Deployment) -> None:
     name = deployment.name
     # The account is the one that deploys; the Region is the deployment's.
     env = cdk.Environment(region=deployment.region)
-    network = NetworkStack(app, f"{name}-network", deployment=deployment, env=env)
-    cluster = ClusterStack(app, f"{name}-cluster", deployment=deployment, network=network.network, env=env)
+    base = _adopted(app, deployment, env) if deployment.cluster.existing else _new(app, deployment, env)
     serving = ServingStack(
         app,
         f"{name}-serving",
         deployment=deployment,
-        network=network.network,
-        cluster=cluster.cluster,
-        operator=cluster.operator,
+        network=base.network,
+        cluster=base.cluster,
+        operator=base.operator,
         env=env,
     )
     operations = OperationsStack(
         app,
         f"{name}-operations",
         deployment=deployment,
-        cluster=cluster.cluster,
+        cluster=base.cluster,
         scalings=serving.scalings,
         store=serving.store,
         env=env,
     )
     operations.add_stack_dependency(serving)
+
+
+def _adopted(app: cdk.App, deployment: Deployment, env: cdk.Environment) -> AdoptedStack:
+    return AdoptedStack(app, f"{deployment.name}-adopted", deployment=deployment, env=env)
+
+
+def _new(app: cdk.App, deployment: Deployment, env: cdk.Environment) -> ClusterStack:
+    network = NetworkStack(app, f"{deployment.name}-network", deployment=deployment, env=env)
+    return ClusterStack(
+        app, f"{deployment.name}-cluster", deployment=deployment, network=network.network, env=env
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from fakes_stacks import ROOT, example_folder
 
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
@@ -110,6 +111,38 @@ def test_what_cannot_work_is_refused_in_the_words_of_the_file(
         add_stacks(cdk.App(), replace(reference_deployment, **change))
 
     assert refused.value.setting == setting
+
+
+@pytest.fixture(scope="module")
+def adopted() -> Assembly:
+    return read_assembly(example_folder(ROOT / "examples" / "adopt-existing" / "deployment.yaml"))
+
+
+@pytest.mark.parametrize(
+    "resource_type",
+    [
+        "AWS::EC2::VPC",
+        "AWS::EC2::Subnet",
+        "AWS::EKS::Cluster",
+        "AWS::SageMaker::Cluster",
+        "AWS::EKS::Nodegroup",
+    ],
+)
+def test_of_an_existing_cluster_nothing_is_made_again(resource_type: str, adopted: Assembly) -> None:
+    assert adopted.of_type(resource_type) == ()
+
+
+def test_on_an_existing_cluster_the_endpoint_is_whole(adopted: Assembly) -> None:
+    names = {entry["metadata"]["name"] for entry in of_kind(objects_of(adopted), "Deployment")}
+
+    assert adopted.stacks == ("adopted-adopted", "adopted-serving", "adopted-operations")
+    assert names == {"llama-70b-engine", "llama-70b-router", "llama-70b-exporter"}
+    assert len(adopted.of_type("AWS::ElastiCache::ReplicationGroup")) == 1
+
+
+def test_an_existing_cluster_must_be_told_of(reference_deployment: Deployment) -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.attributes is None; expected .*eksClusterName"):
+        add_stacks(new_app(), replace(reference_deployment, cluster=Cluster(existing="prod")))
 
 
 def test_scaling_without_metrics_is_refused(reference_deployment: Deployment) -> None:

@@ -1,0 +1,24 @@
+"""AWS's inference operator, where the deployment is served by it."""
+
+from __future__ import annotations
+
+from constructs import Construct
+
+from hypertier.spec.deployment import Deployment
+from hypertier_cdk import InferenceOperator
+from hypertier_cdk.cluster_base import ClusterBase
+
+
+def add_operator(scope: Construct, deployment: Deployment, cluster: ClusterBase) -> InferenceOperator | None:
+    """The operator of the deployment's version on `cluster`; None with `serving: selfhosted`."""
+    if deployment.serving != "operator":
+        return None
+    sources = [endpoint.spec.model_source_config.s3_storage for endpoint in deployment.endpoints]
+    return InferenceOperator(
+        scope,
+        "Operator",
+        cluster=cluster,
+        version=deployment.operator.version,
+        read_buckets=list(dict.fromkeys(source.bucket_name for source in sources if source is not None)),
+        custom_domains=any(endpoint.spec.tls_config for endpoint in deployment.endpoints),
+    )
