@@ -75,6 +75,7 @@ class Upstream(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._head = b""
         self._head_done = False
+        self._held: ResponseHead | None = None  # read, and not sent on before the body begins
         self._complete = False
         self._num_messages = 0
         self._ends_with_connection = False
@@ -91,6 +92,7 @@ class Upstream(asyncio.Protocol):
         transport = cast(asyncio.Transport, self._transport)
         self._exchange = exchange
         self._head, self._head_done, self._complete, self._num_messages = b"", False, False, 0
+        self._held = None
         self._ends_with_connection = False
         self._is_head = exchange.request.method == b"HEAD"
         if not body:
@@ -126,14 +128,18 @@ class Upstream(asyncio.Protocol):
         if exchange is None:  # an engine that speaks unasked has lost count, and so would the next request
             self.close()
             return
-        head = None
-        if not self._head_done:
+        head, self._held = self._held, None
+        if head is None and not self._head_done:
             found = self._read_heads(exchange, data)
             if found is None:
                 return
             head, data = found
         if data and not self._is_body(data):
             self._fail(exchange)
+            return
+        if head is not None and not (data or self._complete or self._is_head):
+            # vLLM sends a stream's head at once and may compute for minutes before it has more to say.
+            self._held = head
             return
         if head is not None:
             self._head, self._head_done = b"", True
@@ -149,8 +155,11 @@ class Upstream(asyncio.Protocol):
         if exchange is None:
             if self in self._replica.idle:
                 self._replica.idle.remove(self)
+        elif self._held is not None and self._held.ends_with_connection and exc is None:
+            exchange.begin(self._held, b"")
+            exchange.complete(keep_alive=False)
         elif not self._head_done:
-            exchange.failed("reset")
+            exchange.failed("reset", answering=self._held is not None)
         elif self._ends_with_connection and exc is None:
             exchange.complete(keep_alive=False)
         else:
@@ -364,13 +373,12 @@ class Exchange:
             self._proxy.suspect(replica)
         self.client.truncate()
 
-    def failed(self, cause: str) -> None:
-        """The replica failed before the first byte of its answer."""
+    def failed(self, cause: str, *, answering: bool = False) -> None:
+        """The replica failed before the first byte of its answer's body; `answering` when after its head."""
         self._upstream = None
         replica = cast(Replica, self._replica)
-        if (
-            cause == "reset" and self._reused
-        ):  # the engine closed an idle connection as we took it: it did nothing
+        # Where the engine closed an idle connection as we took it, it did nothing.
+        if cause == "reset" and self._reused and not answering:
             self._proxy.metrics.retried("stale")
             self._send(reuse=False)
             return

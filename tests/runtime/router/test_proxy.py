@@ -204,12 +204,19 @@ async def _two_lengths(request: Received, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}")
 
 
+async def _head_alone(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(SSE_HEAD)
+    await writer.drain()
+    writer.transport.close()
+
+
 Failure = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 FAILURES: dict[str, Failure] = {
     "reset": _reset,
     "503": _unavailable,
     "not-http": _nonsense,
     "half-a-head": _half_a_head,
+    "head-alone": _head_alone,
     "two-lengths": _two_lengths,
 }
 
@@ -368,6 +375,8 @@ def test_killing_a_replica_fails_no_stream_that_had_not_begun() -> None:
             if held.begun < 10:
                 await held(request, writer)
             else:
+                if len(victim.received) % 2:
+                    writer.write(SSE_HEAD)  # as vLLM does while the request waits its turn
                 await asyncio.Event().wait()  # taken, and not begun
 
         victim.answer = answer
