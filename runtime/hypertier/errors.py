@@ -4,6 +4,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── ConfigError                a setting that cannot work
 ├── ManifestError              a file that cannot be read as what it claims to be
 ├── MissingPackageError        an optional part of hypertier is not installed
+├── DeploymentError            an app could not be deployed to the emulator
 ├── LabError                   a process of the lab did not do its work
 ├── ScrapeError                a replica's /metrics could not be read; the exporter counts it
 ├── PublishError               CloudWatch did not take the data; the exporter counts it
@@ -50,6 +51,10 @@ class MissingPackageError(HypertierError):
         )
         self.package = package
         self.extra = extra
+
+
+class DeploymentError(HypertierError):
+    """An app could not be deployed to the emulator: names the stack, the resource, and what went wrong."""
 
 
 class LabError(HypertierError):

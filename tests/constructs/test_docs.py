@@ -1,4 +1,4 @@
-"""docs/constructs.md is true: its example synthesizes, and it names what there is."""
+"""The pages on constructs and on testing are true: their examples run, and they name what there is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 
 import hypertier_cdk
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "constructs.md"
+DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 @pytest.mark.cli
-def test_the_example_synthesizes(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+@pytest.mark.parametrize("page", ["constructs.md", "testing.md"])
+def test_the_example_runs(page: str, tmp_path: Path) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
     ran = subprocess.run(
         [sys.executable, "-c", example],
@@ -32,7 +34,9 @@ def test_the_example_synthesizes(tmp_path: Path) -> None:
 
 
 def test_every_construct_in_the_table_can_be_imported() -> None:
-    table = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = (DOCS / "constructs.md").read_text(encoding="utf-8")
+
+    table = re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
 
     assert len(table) == 5
     assert all(getattr(hypertier_cdk, name) for name in table)

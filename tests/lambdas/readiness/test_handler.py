@@ -8,22 +8,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
-import boto3
-import moto.backends
 import pytest
-from fakes_kubernetes import Authority, KubernetesFake
-from fakes_moto import ACCOUNT, REGION, aws_environment, moto_server
+from fakes_kubernetes import Authority
+from fakes_moto import aws_environment, moto_server
+from fakes_nodes import NodesFake, create_eks_cluster, eks_cluster, node, nodes_api
 
 import hypertier_lambdas
 from hypertier_lambdas.readiness import cluster as cluster_module
 from hypertier_lambdas.readiness.cluster import list_nodes
-from hypertier_lambdas.readiness.decision import GROUP_LABEL
 from hypertier_lambdas.readiness.errors import ClusterError, NotReadyError, PropertyError
 from hypertier_lambdas.readiness.handler import is_complete, look, on_event, read_wish
 
@@ -51,13 +47,6 @@ def waiting(
     return event(request, **changed) | {
         "Deadline": until.isoformat(),
         "PhysicalResourceId": "ready-nodes-of-reference",
-    }
-
-
-def node(name: str, group: str = "system", ready: str = "True") -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "labels": {GROUP_LABEL: group}},
-        "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "KubeletNotReady"}]},
     }
 
 
@@ -155,51 +144,19 @@ def test_numbers_arrive_as_text_and_are_read_as_numbers() -> None:
     assert (wish.groups, wish.timeout_seconds) == ({"system": 1}, 3300)
 
 
-@dataclass
-class NodesFake(KubernetesFake):
-    """A Kubernetes API that lists nodes, `page_size` of them at a time."""
-
-    nodes: list[dict[str, Any]] = field(default_factory=list)
-    page_size: int = 2
-
-    def _answer(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, Any]:
-        if not path.startswith("/api/v1/nodes"):
-            return super()._answer(method, path, headers, body)
-        if not self.authenticate(headers.get("Authorization", "").removeprefix("Bearer ")):
-            return 401, {}
-        if method in self.refuse:
-            return self.refuse[method], {}
-        self.requests.append((method, path))
-        start = int(parse_qs(urlsplit(path).query).get("continue", ["0"])[0])
-        end = start + self.page_size
-        left = {"continue": str(end)} if end < len(self.nodes) else {}
-        return 200, {"kind": "NodeList", "metadata": left, "items": self.nodes[start:end]}
-
-
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with moto_server() as url:
         for name, value in aws_environment(url).items():
             monkeypatch.setenv(name, value)
-        boto3.client("eks").create_cluster(
-            name="eks",
-            roleArn=f"arn:aws:iam::{ACCOUNT}:role/eks",
-            resourcesVpcConfig={"subnetIds": ["subnet-1", "subnet-2"]},
-        )
         yield
 
 
 @pytest.fixture
 def api(aws: None, tmp_path: Path) -> Iterator[NodesFake]:
     """The cluster `eks` of moto, with an API on loopback behind it."""
-    authority = Authority.create()
-    with NodesFake(
-        authority.server_context(tmp_path),
-        authenticate=lambda token: token.startswith(cluster_module.TOKEN_PREFIX),
-    ) as fake:
-        found = moto.backends.get_backend("eks")[ACCOUNT][REGION].clusters["eks"]
-        found.endpoint = fake.endpoint
-        found.certificate_authority = {"data": base64.b64encode(authority.pem.encode()).decode()}
+    with nodes_api(tmp_path) as (fake, authority):
+        create_eks_cluster("eks", fake, authority)
         yield fake
 
 
@@ -234,7 +191,7 @@ def test_a_refusal_says_what_to_look_at(api: NodesFake, refusal: int, hint: str)
 
 
 def test_a_server_of_another_authority_is_not_asked(api: NodesFake) -> None:
-    found = moto.backends.get_backend("eks")[ACCOUNT][REGION].clusters["eks"]
+    found = eks_cluster("eks")
     found.certificate_authority = {"data": base64.b64encode(Authority.create().pem.encode()).decode()}
 
     with pytest.raises(ClusterError, match="certificate"):
@@ -253,7 +210,7 @@ def test_a_silent_cluster_is_given_up(api: NodesFake, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", ["endpoint", "certificate_authority"])
 def test_a_cluster_that_is_not_up_yet_says_so(api: NodesFake, name: str) -> None:
-    found = moto.backends.get_backend("eks")[ACCOUNT][REGION].clusters["eks"]
+    found = eks_cluster("eks")
     setattr(found, name, "" if name == "endpoint" else {})
 
     with pytest.raises(ClusterError, match="no endpoint yet"):
@@ -261,7 +218,7 @@ def test_a_cluster_that_is_not_up_yet_says_so(api: NodesFake, name: str) -> None
 
 
 def test_a_certificate_that_is_none_is_named(api: NodesFake) -> None:
-    found = moto.backends.get_backend("eks")[ACCOUNT][REGION].clusters["eks"]
+    found = eks_cluster("eks")
     found.certificate_authority = {"data": "!"}
 
     with pytest.raises(ClusterError, match="holds no certificate"):

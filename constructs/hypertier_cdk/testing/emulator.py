@@ -1,0 +1,475 @@
+"""The emulator: deploys, updates and destroys the stacks of a cloud assembly, without AWS."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import string
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypertier.errors import DeploymentError
+from hypertier_cdk.create_only import replacements
+from hypertier_cdk.testing.functions import Function
+from hypertier_cdk.testing.intrinsics import Resolver, creation_order
+from hypertier_cdk.testing.providers import Made, Provider, Resource
+from hypertier_cdk.testing.shapes import SHAPES, ShapeProvider
+
+MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
+JSON = "Custom::AWSCDKCfnJson"
+NOT_RESOURCES = ("AWS::CDK::Metadata",)
+ZONES = ("a", "b", "c")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of a deployment: CREATE, UPDATE or DELETE of a resource."""
+
+    action: str
+    stack: str
+    logical_id: str
+    type: str
+
+
+@dataclass(slots=True)
+class _Stack:
+    """A stack that is deployed: its template, what was made of it, and the folder its assets lie in."""
+
+    template: dict[str, Any]
+    folder: Path
+    region: str
+    resources: dict[str, Resource] = field(default_factory=dict)
+    made: dict[str, Made] = field(default_factory=dict)
+    exports: dict[str, Any] = field(default_factory=dict)
+
+
+class Emulator:
+    """An empty account, in this process.
+
+    `environment` is what Lambda functions get beside their own variables, such as an `AWS_ENDPOINT_URL` on
+    loopback. `providers` add resource types, or take the place of those that are known. A custom resource's
+    waiting functions are asked `max_looks` times at most, one right after the other.
+
+    Attributes:
+        events: every step so far, in order.
+        manifests: the Kubernetes objects applied to each cluster, by (kind, namespace, name).
+        retained: what a deletion left behind, as templates ask for: (stack, logical id).
+    """
+
+    def __init__(
+        self,
+        *,
+        account: str = "123456789012",
+        region: str = "us-east-1",
+        environment: Mapping[str, str] | None = None,
+        providers: Mapping[str, Provider] | None = None,
+        max_looks: int = 10,
+    ) -> None:
+        self.events: list[Event] = []
+        self.manifests: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
+        self.retained: list[tuple[str, str]] = []
+        self._account = account
+        self._region = region
+        self._environment = dict(environment or {})
+        self._max_looks = max_looks
+        self._stacks: dict[str, _Stack] = {}
+        self._functions: dict[str, Function] = {}
+        self._secrets: dict[str, dict[str, str]] = {}
+        self._unpacked: dict[str, Path] = {}
+        self._providers: dict[str, Provider] = {
+            **{name: ShapeProvider(shape) for name, shape in SHAPES.items()},
+            "AWS::Lambda::Function": _Functions(self),
+            "AWS::SecretsManager::Secret": _Secrets(self),
+            MANIFEST: _Manifests(self),
+            JSON: _Json(),
+            **(providers or {}),
+        }
+
+    def deploy(self, assembly: Path | str) -> None:
+        """Deploy every stack of a cloud assembly, or bring those that are deployed to what it asks for.
+
+        Raises:
+            DeploymentError: a resource cannot be made, or its type is not known. What was made by then stays.
+            ConfigError: a change that would replace what cannot be replaced.
+        """
+        folder = Path(assembly)
+        for name, region, template in _stacks_of(folder):
+            self._refuse_unknown_types(name, template)
+            deployed = self._stacks.get(name)
+            if deployed is not None:
+                for problem in replacements(deployed.template, template):
+                    raise problem
+            self._deploy(name, region or self._region, template, folder)
+
+    def destroy(self) -> None:
+        """Delete every stack, the last one first, and in each what was made last first.
+
+        Raises:
+            DeploymentError: a resource cannot be deleted. What is deleted by then stays so.
+        """
+        for name in list(reversed(self._stacks)):
+            stack = self._stacks[name]
+            for logical_id in list(reversed(stack.made)):
+                self._delete(name, logical_id)
+            del self._stacks[name]
+
+    def resources(self, resource_type: str) -> list[tuple[Resource, Made]]:
+        """Everything of a type that exists."""
+        return [
+            (resource, stack.made[logical_id])
+            for stack in self._stacks.values()
+            for logical_id, resource in stack.resources.items()
+            if resource.type == resource_type
+        ]
+
+    def invoke(self, function: str, event: object) -> Any:
+        """Run a Lambda function, by name or ARN, and return what it returns.
+
+        Raises:
+            DeploymentError: there is no such function, or it failed.
+        """
+        name = function.split(":")[6] if function.startswith("arn:") else function
+        if name not in self._functions:
+            raise DeploymentError(f"there is no function {function}")
+        return self._functions[name].invoke(event, {"AWS_REGION": self._region, **self._environment})
+
+    def ring(self, alarm_name: str, event: object) -> list[Any]:
+        """Let an alarm go off: run the functions that it calls on `event`, and return what they return.
+
+        Raises:
+            DeploymentError: there is no such alarm, it calls something else than functions, or one failed.
+        """
+        for resource, _ in self.resources("AWS::CloudWatch::Alarm"):
+            if resource.properties.get("AlarmName", resource.name) == alarm_name:
+                actions = resource.properties.get("AlarmActions", [])
+                others = [action for action in actions if ":lambda:" not in action]
+                if others:
+                    raise DeploymentError(f"the emulator lets alarms call functions alone, not {others[0]}")
+                return [self.invoke(action, event) for action in actions]
+        raise DeploymentError(f"there is no alarm {alarm_name}")
+
+    def secret(self, arn: str) -> dict[str, str]:
+        """The fields of a secret that was generated."""
+        return dict(self._secrets[arn])
+
+    def _refuse_unknown_types(self, stack: str, template: Mapping[str, Any]) -> None:
+        for logical_id, resource in template.get("Resources", {}).items():
+            known = resource["Type"] in self._providers or resource["Type"] in NOT_RESOURCES
+            if not known and "ServiceToken" not in resource.get("Properties", {}):
+                raise DeploymentError(
+                    f"{stack}: {logical_id} is of type {resource['Type']}, which the emulator does not know; "
+                    "add it to `providers`"
+                )
+
+    def _deploy(self, name: str, region: str, template: dict[str, Any], folder: Path) -> None:
+        stack = self._stacks.setdefault(name, _Stack({}, folder, region))
+        stack.template, stack.folder = template, folder
+        resolver = self._resolver(name, stack)
+        wanted = [
+            logical_id
+            for logical_id in creation_order(template)
+            if template["Resources"][logical_id]["Type"] not in NOT_RESOURCES
+            and resolver_holds(resolver, template["Resources"][logical_id])
+        ]
+        for logical_id in wanted:
+            written = template["Resources"][logical_id]
+            resource = Resource(
+                stack=name,
+                logical_id=logical_id,
+                type=written["Type"],
+                properties=resolver.resolve(written.get("Properties", {})),
+                name=_made_up_name(name, logical_id),
+                account=self._account,
+                region=region,
+            )
+            self._make(stack, resource)
+        for logical_id in [entry for entry in reversed(stack.made) if entry not in wanted]:
+            self._delete(name, logical_id)
+        stack.exports = {
+            resolver.resolve(output["Export"]["Name"]): resolver.resolve(output["Value"])
+            for output in template.get("Outputs", {}).values()
+            if "Export" in output
+        }
+
+    def _make(self, stack: _Stack, resource: Resource) -> None:
+        before = stack.resources.get(resource.logical_id)
+        if before == resource:
+            return
+        provider = self._provider(resource)
+        action = "CREATE" if before is None else "UPDATE"
+        self.events.append(Event(action, resource.stack, resource.logical_id, resource.type))
+        try:
+            made = (
+                provider.create(resource)
+                if before is None
+                else provider.update(resource, stack.made[resource.logical_id])
+            )
+        except DeploymentError as error:
+            raise DeploymentError(f"{resource.stack}: {action} of {resource.logical_id}: {error}") from error
+        stack.resources[resource.logical_id] = resource
+        stack.made[resource.logical_id] = made
+
+    def _delete(self, name: str, logical_id: str) -> None:
+        stack = self._stacks[name]
+        resource, made = stack.resources.pop(logical_id), stack.made.pop(logical_id)
+        if stack.template["Resources"].get(logical_id, {}).get("DeletionPolicy") == "Retain":
+            self.retained.append((name, logical_id))
+            return
+        self.events.append(Event("DELETE", name, logical_id, resource.type))
+        try:
+            self._provider(resource).delete(resource, made)
+        except DeploymentError as error:
+            raise DeploymentError(f"{name}: DELETE of {logical_id}: {error}") from error
+
+    def _provider(self, resource: Resource) -> Provider:
+        known = self._providers.get(resource.type)
+        return known if known is not None else _Custom(self, self._max_looks)
+
+    def _resolver(self, name: str, stack: _Stack) -> Resolver:
+        def ref(target: str) -> Any:
+            pseudo = {
+                "AWS::AccountId": self._account,
+                "AWS::Partition": "aws",
+                "AWS::Region": stack.region,
+                "AWS::StackId": f"arn:aws:cloudformation:{stack.region}:{self._account}:stack/{name}/1",
+                "AWS::StackName": name,
+                "AWS::URLSuffix": "amazonaws.com",
+            }
+            if target in pseudo:
+                return pseudo[target]
+            if target in stack.made:
+                return stack.made[target].ref
+            parameter = stack.template.get("Parameters", {}).get(target)
+            if parameter is None or "Default" not in parameter:
+                raise DeploymentError(f"{name}: Ref of {target}, which has no value")
+            return parameter["Default"]
+
+        def attribute(target: str, path: str) -> Any:
+            found = stack.made.get(target)
+            if found is None or path not in found.attributes:
+                kind = stack.template["Resources"].get(target, {}).get("Type")
+                raise DeploymentError(
+                    f"{name}: {target} ({kind}) has no attribute {path} known to the emulator"
+                )
+            return found.attributes[path]
+
+        def imported(export: str) -> Any:
+            for other in self._stacks.values():
+                if export in other.exports:
+                    return other.exports[export]
+            raise DeploymentError(f"{name}: no stack exports {export}")
+
+        return Resolver(
+            stack.template,
+            ref=ref,
+            attribute=attribute,
+            imported=imported,
+            secret=lambda arn, key: self._secrets[arn][key],
+            zones=lambda region: [f"{region}{zone}" for zone in ZONES],
+        )
+
+    def code_folder(self, resource: Resource) -> Path | None:
+        """Where a function's code lies: its asset, unpacked where it is a zip; None where it is no asset."""
+        key = str(resource.properties.get("Code", {}).get("S3Key", ""))
+        digest = key.partition(".")[0]
+        folder = self._stacks[resource.stack].folder
+        if (folder / f"asset.{digest}").is_dir():
+            return folder / f"asset.{digest}"
+        archive = folder / f"asset.{key}"
+        if not digest or not archive.is_file():
+            return None
+        if digest not in self._unpacked:
+            target = folder / f"unpacked.{digest}"
+            with zipfile.ZipFile(archive) as opened:
+                opened.extractall(target)
+            self._unpacked[digest] = target
+        return self._unpacked[digest]
+
+
+def resolver_holds(resolver: Resolver, resource: Mapping[str, Any]) -> bool:
+    """Whether a resource's condition holds; true where it has none."""
+    return "Condition" not in resource or resolver.condition(resource["Condition"])
+
+
+class _Functions:
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+
+    def create(self, resource: Resource) -> Made:
+        properties = resource.properties
+        name = properties.get("FunctionName", resource.name)
+        self._emulator._functions[name] = Function(
+            name=name,
+            runtime=properties.get("Runtime", ""),
+            handler=properties.get("Handler", ""),
+            folder=self._emulator.code_folder(resource),
+            environment=properties.get("Environment", {}).get("Variables", {}),
+            timeout_seconds=float(properties.get("Timeout", 3)),
+        )
+        return Made(name, {"Arn": f"arn:aws:lambda:{resource.region}:{resource.account}:function:{name}"})
+
+    def update(self, resource: Resource, made: Made) -> Made:
+        return self.create(resource)
+
+    def delete(self, resource: Resource, made: Made) -> None:
+        del self._emulator._functions[made.ref]
+
+
+class _Secrets:
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+
+    def create(self, resource: Resource) -> Made:
+        arn = f"arn:aws:secretsmanager:{resource.region}:{resource.account}:secret:{resource.name}"
+        generate = resource.properties.get("GenerateSecretString", {})
+        fields = json.loads(generate.get("SecretStringTemplate", "{}"))
+        alphabet = string.ascii_letters + string.digits
+        password = "".join(secrets.choice(alphabet) for _ in range(int(generate.get("PasswordLength", 32))))
+        fields[generate.get("GenerateStringKey", "password")] = password
+        self._emulator._secrets[arn] = fields
+        return Made(arn, {"Id": arn})
+
+    def update(self, resource: Resource, made: Made) -> Made:
+        return made
+
+    def delete(self, resource: Resource, made: Made) -> None:
+        del self._emulator._secrets[made.ref]
+
+
+class _Manifests:
+    """Kubernetes objects: what the CDK's kubectl handler would apply is written down instead."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+
+    def create(self, resource: Resource) -> Made:
+        applied = self._emulator.manifests.setdefault(resource.properties["ClusterName"], {})
+        for manifest in json.loads(resource.properties["Manifest"]):
+            applied[_identity(manifest)] = manifest
+        return Made(resource.name)
+
+    def update(self, resource: Resource, made: Made) -> Made:
+        return self.create(resource)
+
+    def delete(self, resource: Resource, made: Made) -> None:
+        applied = self._emulator.manifests[resource.properties["ClusterName"]]
+        for manifest in json.loads(resource.properties["Manifest"]):
+            applied.pop(_identity(manifest), None)
+
+
+class _Json:
+    """The CDK's `CfnJson`: a text that becomes an object."""
+
+    def create(self, resource: Resource) -> Made:
+        return Made(resource.name, {"Value": json.loads(resource.properties["Value"])})
+
+    def update(self, resource: Resource, made: Made) -> Made:
+        return self.create(resource)
+
+    def delete(self, resource: Resource, made: Made) -> None:
+        """Nothing is there to delete."""
+
+
+class _Custom:
+    """A custom resource: its function is run, or those that the CDK's provider framework would call."""
+
+    def __init__(self, emulator: Emulator, max_looks: int) -> None:
+        self._emulator = emulator
+        self._max_looks = max_looks
+
+    def create(self, resource: Resource) -> Made:
+        return self._call("Create", resource, None)
+
+    def update(self, resource: Resource, made: Made) -> Made:
+        return self._call("Update", resource, made)
+
+    def delete(self, resource: Resource, made: Made) -> None:
+        self._call("Delete", resource, made)
+
+    def _call(self, request: str, resource: Resource, made: Made | None) -> Made:
+        event: dict[str, Any] = {
+            "RequestType": request,
+            "ResourceType": resource.type,
+            "LogicalResourceId": resource.logical_id,
+            "RequestId": resource.name,
+            "StackId": resource.stack,
+            "ResourceProperties": _as_text(resource.properties),
+        }
+        if made is not None:
+            event["PhysicalResourceId"] = made.ref
+        on_event, is_complete = self._behind(str(resource.properties["ServiceToken"]))
+        answer = self._emulator.invoke(on_event, event) or {}
+        event |= answer
+        data = dict(answer.get("Data", {}))
+        if is_complete:
+            data |= self._wait(is_complete, event)
+        return Made(str(event.get("PhysicalResourceId", resource.name)), data)
+
+    def _wait(self, is_complete: str, event: Mapping[str, Any]) -> dict[str, Any]:
+        for _ in range(self._max_looks):
+            answer = self._emulator.invoke(is_complete, event)
+            if answer["IsComplete"]:
+                return dict(answer.get("Data", {}))
+        raise DeploymentError(f"not complete after {self._max_looks} looks")
+
+    def _behind(self, token: str) -> tuple[str, str]:
+        """The author's functions: those that the framework's environment names, else the token's own."""
+        environment = self._emulator._functions[token.split(":")[6]].environment
+        return (
+            environment.get("USER_ON_EVENT_FUNCTION_ARN", token),
+            environment.get("USER_IS_COMPLETE_FUNCTION_ARN", ""),
+        )
+
+
+def _identity(manifest: Mapping[str, Any]) -> tuple[str, str, str]:
+    metadata = manifest.get("metadata", {})
+    return manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _as_text(value: Any) -> Any:
+    """Properties as a custom resource gets them: every number and truth value as text."""
+    if isinstance(value, Mapping):
+        return {key: _as_text(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_as_text(entry) for entry in value]
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _made_up_name(stack: str, logical_id: str) -> str:
+    digest = hashlib.sha256(f"{stack}/{logical_id}".encode()).hexdigest()[:12].upper()
+    return f"{stack}-{logical_id}-{digest}"[-64:].lstrip("-")
+
+
+def _stacks_of(assembly: Path) -> list[tuple[str, str, dict[str, Any]]]:
+    """The assembly's stacks, each after those that it depends on: name, Region or "", template."""
+    try:
+        artifacts = json.loads((assembly / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
+    except (OSError, ValueError, KeyError) as error:
+        raise DeploymentError(f"{assembly} is no cloud assembly: {error}") from error
+    stacks = {
+        name: artifact
+        for name, artifact in artifacts.items()
+        if artifact["type"] == "aws:cloudformation:stack"
+    }
+    ordered: list[str] = []
+    waiting = list(stacks)
+    while waiting:
+        name = next(
+            entry
+            for entry in waiting
+            if all(other in ordered for other in stacks[entry].get("dependencies", []) if other in stacks)
+        )
+        waiting.remove(name)
+        ordered.append(name)
+    found = []
+    for name in ordered:
+        region = stacks[name]["environment"].rpartition("/")[2]
+        template = json.loads(
+            (assembly / stacks[name]["properties"]["templateFile"]).read_text(encoding="utf-8")
+        )
+        found.append((name, "" if region.startswith("unknown") else region, template))
+    return found
