@@ -716,6 +716,14 @@ CASES = [
     # deployment
     Case(
         "setting",
+        {"serving": "self-hosted"},
+        "serving",
+        {"serving": "operator"},
+        kind=DEPLOYMENT,
+        name="serving",
+    ),
+    Case(
+        "setting",
         {"cache": {"l2": {"bandwidth": "8"}}},
         "cache.l2.bandwidth",
         {"cache": {"l2": {"bandwidth": "8GB/s"}}},

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
-from hypertier.spec.deployment import L1, L2, InstanceGroup, Scaling
+from hypertier.spec.deployment import L1, L2, SERVING_MODES, Cluster, InstanceGroup, Scaling
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, hit, rule, suggested
+from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import View, path
@@ -50,6 +50,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         (path("cache.l1"), L1),
         (path("cache.l2"), L2),
         (path("scaling"), Scaling),
+        (path("cluster"), Cluster),
     ]
     parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
     for where, cls in parts:
@@ -60,6 +61,11 @@ def setting(subject: Subject) -> Iterator[Hit]:
             codec.decode(cls, data, "", [])
         except ConfigError as error:
             yield hit((*where, error.setting.rpartition(".")[2]), expected=error.expected)
+    serving = subject.manifest.text("serving")
+    if serving is not None and serving not in SERVING_MODES:
+        meant, expected = nearest(serving, SERVING_MODES), " or ".join(SERVING_MODES)
+        where = path("serving")
+        yield fixed(where, meant, expected=expected) if meant else hit(where, expected=expected)
 
 
 @rule(

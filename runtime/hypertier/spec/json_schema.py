@@ -1,0 +1,141 @@
+"""JSON Schema of the manifests and of the deployment file, for completion and checks in editors.
+
+What it says of types comes from the types; what spans fields is for the rules alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+from hypertier.spec.deployment import SERVING_MODES, DeploymentFile
+from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
+from hypertier.spec.jumpstart import JumpStartModel
+from hypertier.spec.structure import required_names, typed_fields
+from hypertier.spec.tree import Path, dotted
+
+DIALECT = "http://json-schema.org/draft-07/schema#"  # the newest that VS Code's YAML extension knows whole
+KINDS: dict[str, type] = {
+    "endpoint": InferenceEndpointConfig,
+    "jumpstart": JumpStartModel,
+    "deployment": DeploymentFile,
+}
+_TYPES: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+_BOUNDS = {
+    "choices": "enum",
+    "pattern": "pattern",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "max_length": "maxLength",
+    "max_items": "maxItems",
+}
+# Keys of the deployment file, whose types carry defaults instead of descriptions.
+DEPLOYMENT_KEYS: Mapping[str, str] = {
+    "apiVersion": "hypertier.dev/v1",
+    "kind": "Deployment",
+    "name": "Names stacks, Helm releases and Kubernetes objects; at most 53 characters.",
+    "region": "The AWS region.",
+    "serving": "selfhosted: our engines and router; operator: AWS's inference operator.",
+    "operator": "AWS's inference operator, for serving: operator.",
+    "operator.version": "Its version; fields that it does not have are errors.",
+    "cluster": "The EKS and HyperPod cluster.",
+    "cluster.kubernetesVersion": "Version of a new EKS cluster.",
+    "cluster.existing": "Name of an existing HyperPod cluster, instead of a new one.",
+    "cluster.attributes": "What AWS says of the existing cluster.",
+    "cluster.closedNetwork": "Whether the cluster has no way to the internet.",
+    "instanceGroups": "Nodes of the HyperPod cluster.",
+    "instanceGroups[].name": "Name of the group.",
+    "instanceGroups[].instanceType": "SageMaker instance type, which begins with ml.",
+    "instanceGroups[].count": "Nodes in the group.",
+    "instanceGroups[].availabilityZoneId": "Zone, such as usw2-az2; a training plan is bound to one.",
+    "instanceGroups[].trainingPlanArn": "Training plan that the nodes come from.",
+    "cache": "Sizes of the cache tiers; the manifests say which of them an endpoint uses.",
+    "cache.l1": "Host memory of each node.",
+    "cache.l1.size": "Amount per node, such as 800Gi, or auto for half of what is left.",
+    "cache.l2": "The store that all replicas share.",
+    "cache.l2.backend": "redis: an ElastiCache Valkey store; tieredstorage: HyperPod's own.",
+    "cache.l2.bandwidth": "What the store must deliver to all replicas together, such as 8GB/s.",
+    "cache.l2.size": "What the store must hold, such as 2Ti.",
+    "cache.l2.ttl": "How long an entry lives without being read, such as 24h.",
+    "cache.l2.memoryPercent": "Share of a node's memory for tiered storage, in percent.",
+    "images": "Container images that exist already, instead of building them.",
+    "images.engine": "Image of the engine.",
+    "images.router": "Image of the router.",
+    "scaling": "How many engine replicas.",
+    "scaling.min": "Least replicas.",
+    "scaling.max": "Most replicas.",
+    "scaling.monthlyBudgetUsd": "What a month may cost, in US dollars.",
+    "endpoints": "Endpoint manifests, as paths relative to this file.",
+}
+_DEPLOYMENT_CHOICES = {"serving": SERVING_MODES, "cache.l2.backend": L2_BACKENDS}
+
+
+def json_schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of `endpoint`, `jumpstart` or `deployment`."""
+    cls = KINDS[kind]
+    schema = {"$schema": DIALECT, "title": cls.__name__} | _object(cls, ())
+    constants = {"kind": "Deployment" if kind == "deployment" else cls.__name__}
+    if kind == "deployment":
+        constants["apiVersion"] = DEPLOYMENT_KEYS["apiVersion"]
+    for name, value in constants.items():
+        schema["properties"][name]["const"] = value
+    schema["required"] = sorted({*schema.get("required", ()), "apiVersion", "kind"})
+    return schema
+
+
+def _object(cls: type, where: Path) -> dict[str, Any]:
+    properties = {
+        name: _field(hint, about, (*where, name)) for name, (hint, about) in typed_fields(cls).items()
+    }
+    schema: dict[str, Any] = {
+        "type": "object",
+        "description": first_paragraph(cls),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    required = list(required_names(cls))
+    return schema | ({"required": required} if required else {})
+
+
+def _field(hint: Any, about: Mapping[str, Any], where: Path) -> dict[str, Any]:
+    schema = _typed(hint, where)
+    said = about.get("doc") or DEPLOYMENT_KEYS.get(dotted(where))
+    if said is not None:
+        schema["description"] = said + (f" Since operator {about['since']}." if "since" in about else "")
+    for name, keyword in _BOUNDS.items():
+        if name in about:
+            value = about[name]
+            schema[keyword] = list(value) if isinstance(value, tuple) else _portable(value)
+    if dotted(where) in _DEPLOYMENT_CHOICES:
+        schema["enum"] = list(_DEPLOYMENT_CHOICES[dotted(where)])
+    if about.get("open_ended"):
+        schema["additionalProperties"] = True
+    return schema
+
+
+def _portable(value: Any) -> Any:
+    """A pattern without the inline flag that JSON Schema's expressions don't have."""
+    if isinstance(value, str) and value.startswith("(?i)"):
+        return "".join(
+            f"[{letter.upper()}{letter}]" if letter.isalpha() else letter
+            for letter in value.removeprefix("(?i)")
+        )
+    return value
+
+
+def _typed(hint: Any, where: Path) -> dict[str, Any]:
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return _object(hint, where)
+    if typing.get_origin(hint) is tuple:
+        inside = (*where[:-1], f"{where[-1]}[]")
+        return {"type": "array", "items": _typed(typing.get_args(hint)[0], inside)}
+    if hint in _TYPES:
+        return {"type": _TYPES[hint]}
+    return {"type": "object"}
+
+
+def first_paragraph(cls: type) -> str:
+    """What a type's docstring says first, in one line."""
+    return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
