@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from hypertier.spec.deployment import Deployment, Images, InstanceGroup, load_deployment
+from hypertier.spec.deployment import L1, L2, CacheTiers, Deployment, Images, InstanceGroup, load_deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 
 REFERENCE = Path(__file__).parent.parent / "examples" / "reference"
@@ -83,10 +83,17 @@ SMALL = {
 SMALL_GROUPS = (InstanceGroup(name="gpu", instance_type="ml.g5.12xlarge", count=2),)
 AUTO_CACHE = replace(deployment().cache, l1=replace(deployment().cache.l1, size="auto"))
 
+TIERED = {"spec.kvCacheSpec.l2CacheSpec": {"l2CacheBackend": "tieredstorage"}}
+TIERED_CACHE = CacheTiers(l1=L1(size="800Gi"), l2=L2(backend="tieredstorage", memory_percent=20))
+
 KINDS_OF_DEPLOYMENT: dict[str, Callable[[], Deployment]] = {
     "reference": deployment,
     "L1 alone": lambda: deployment({"spec.kvCacheSpec.enableL2Cache": False}),
     "L2 alone": lambda: deployment({"spec.kvCacheSpec.enableL1Cache": False}),
+    "tiered storage": lambda: deployment(TIERED, cache=TIERED_CACHE),
+    "tiered storage without L1": lambda: deployment(
+        {**TIERED, "spec.kvCacheSpec.enableL1Cache": False}, cache=TIERED_CACHE
+    ),
     "no cache": lambda: deployment({"spec.kvCacheSpec": None}),
     "weights from Hugging Face": lambda: deployment({SOURCE: HUGGING_FACE}),
     "weights from FSx": lambda: deployment({SOURCE: FSX}),

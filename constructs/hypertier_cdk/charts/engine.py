@@ -33,6 +33,12 @@ from hypertier_cdk.charts.pods import (
     spread,
 )
 from hypertier_cdk.charts.refusals import WITHOUT_EFFECT_ANNOTATION, without_effect
+from hypertier_cdk.charts.tiered_storage import (
+    node_memory_mount,
+    node_memory_objects,
+    node_memory_volume,
+    uses_tiered_storage,
+)
 from hypertier_cdk.charts.weights import Weights, weights_of
 
 HEALTH_PATH = "/health"
@@ -64,6 +70,7 @@ def engine_objects(
     return [
         *made,
         *weights.objects,
+        *(node_memory_objects(names) if uses_tiered_storage(endpoint) else ()),
         _service(endpoint, names),
         disruption_budget(names, "engine"),
         workload,
@@ -114,6 +121,7 @@ def _deployment(
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_bytes(plan.shm_bytes)}},
                 {"name": "tmp", "emptyDir": {"sizeLimit": TMP_SIZE}},
                 *weights.volumes,
+                *([node_memory_volume(names)] if uses_tiered_storage(endpoint) else ()),
                 *(wishes.get("volumes") or ()),
             ],
         },
@@ -176,6 +184,7 @@ def _container(
             {"name": "shm", "mountPath": "/dev/shm"},
             {"name": "tmp", "mountPath": "/tmp"},
             weights.mount,
+            *([node_memory_mount()] if uses_tiered_storage(endpoint) else ()),
         ],
         **_probes(endpoint, plan),
     }

@@ -12,6 +12,7 @@ from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.tier.launch import CacheSettings, kv_transfer_config
 from hypertier_cdk.charts.inputs import PLACEHOLDER_L2_URL, ChartInputs, l2_url, refuse
 from hypertier_cdk.charts.pods import Object
+from hypertier_cdk.charts.tiered_storage import NODE_IP, SEGMENT_PATH, node_ip, uses_tiered_storage
 
 ENGINE_COMMAND = ("python3", "-m", "hypertier.tier.launch", "serve")
 SERVE_COMMANDS = (
@@ -81,6 +82,8 @@ def engine_arguments(
     if drain is None:
         args += ["--shutdown-timeout", str(DRAIN_SECONDS)]
     config = kv_transfer_config(cache_settings(deployment, endpoint, plan))
+    if uses_tiered_storage(endpoint):
+        config["kv_connector_extra_config"]["secondary_tiers"][0]["segment_path"] = SEGMENT_PATH
     return [*args, "--kv-transfer-config", json.dumps(config)] if config else args
 
 
@@ -110,12 +113,16 @@ def engine_environment(
     Raises:
         ConfigError: a variable that would be without effect, or would undo what the manifest says.
     """
-    entries: list[Object] = []
+    tiered = uses_tiered_storage(endpoint)
+    entries: list[Object] = [node_ip()] if tiered else []
     for variable in endpoint.spec.worker.environment_variables or ():
         path = f"spec.worker.environmentVariables.{variable.name}"
-        if variable.name.startswith(RESERVED_PREFIXES):
+        if variable.name.startswith(RESERVED_PREFIXES) or (tiered and variable.name == NODE_IP):
             raise refuse(
-                endpoint, path, variable.value, "another name: HYPERTIER_* follow from the deployment file"
+                endpoint,
+                path,
+                variable.value,
+                f"another name: HYPERTIER_* and {NODE_IP} are set for you",
             )
         if variable.name.startswith(LMCACHE_PREFIX):
             raise refuse(
@@ -138,7 +145,7 @@ def engine_environment(
     }
     if endpoint.kv_cache.l2_enabled:
         ours["HYPERTIER_L2_URL"] = l2_url(endpoint, inputs).value
-        if inputs.l2_secret_arn is not None:
+        if inputs.l2_secret_arn is not None and not tiered:
             ours["HYPERTIER_L2_SECRET_ARN"] = inputs.l2_secret_arn
     written = {entry["name"] for entry in entries}
     return entries + [{"name": n, "value": v} for n, v in sorted(ours.items()) if n not in written]

@@ -10,6 +10,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.tier.address import parse_l2_url
+from hypertier_cdk.charts.tiered_storage import DAEMON_URL, uses_tiered_storage
 
 PLACEHOLDER_ANNOTATION = "hypertier.dev/placeholders"
 PLACEHOLDER_L2_URL = "rediss://l2.placeholder.invalid:6379"
@@ -62,11 +63,13 @@ def _image(target: str, given: str | None) -> Resolved:
 
 
 def l2_url(endpoint: InferenceEndpointConfig, inputs: ChartInputs) -> Resolved:
-    """L2's address: from AWS, from the manifest, or a placeholder.
+    """L2's address: the node's own daemon, or a store's from AWS, from the manifest, or a placeholder.
 
     Raises:
         ConfigError: a URL that the tier could not use.
     """
+    if uses_tiered_storage(endpoint):
+        return Resolved(DAEMON_URL)
     spec = endpoint.kv_cache.l2_cache_spec
     written = spec.l2_cache_local_url if spec else None
     for setting, url in (

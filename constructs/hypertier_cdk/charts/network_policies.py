@@ -11,6 +11,7 @@ from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, l2_url
 from hypertier_cdk.charts.names import ROUTER_METRICS_PORT, ROUTER_PORT, Names
 from hypertier_cdk.charts.pods import Object, metadata
+from hypertier_cdk.charts.tiered_storage import DAEMON_PORT, uses_tiered_storage
 
 # https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/ (read 2026-12-01)
 NODE_LOCAL_DNS = "169.254.20.10/32"
@@ -110,6 +111,8 @@ def _pod_identity() -> Object:
 def _to_l2(endpoint: InferenceEndpointConfig, inputs: ChartInputs) -> list[Object]:
     if not endpoint.kv_cache.l2_enabled:
         return []
+    if uses_tiered_storage(endpoint):
+        return [_rule("to", _networks(inputs), DAEMON_PORT)]  # the node's address is one of the VPC's
     url = l2_url(endpoint, inputs).value
     port = _port_of_token(url) if TOKEN_MARK in url else parse_l2_url(url).port
     # a Service's or ElastiCache's name has no stable address: its networks, and pods that serve Valkey here

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hypertier.spec import codec
-from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier_cdk.charts.inputs import refuse
+from hypertier_cdk.charts.tiered_storage import VOLUME
 
 WITHOUT_EFFECT_ANNOTATION = "hypertier.dev/without-effect"
-OWN_VOLUMES = ("shm", "tmp")
+OWN_VOLUMES = ("shm", "tmp", VOLUME)
 SERVED = frozenset(
     {
         "spec.modelName",
@@ -99,13 +100,12 @@ def refuse_what_would_be_off(endpoint: InferenceEndpointConfig) -> None:
         ConfigError: names the field.
     """
     spec, cache = endpoint.spec, endpoint.kv_cache
-    if cache.l2_enabled and (cache.l2_backend or "").lower() != "redis":
+    if cache.l2_enabled and (cache.l2_backend or "").lower() not in L2_BACKENDS:
         raise refuse(
             endpoint,
             "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",
             cache.l2_backend,
-            "redis: with serving: selfhosted there is no backend for HyperPod's tiered storage; use Valkey, "
-            "or serving: operator",
+            " or ".join(L2_BACKENDS),
         )
     for path, got in (*unserved_fields(endpoint), *unknown_fields(spec, "spec")):
         why = WHY_NOT.get(path, "nothing here reads it")

@@ -15,9 +15,10 @@ from hypertier.spec.endpoint import InferenceEndpointConfig, ModelSourceConfig
 from hypertier_cdk.charts.inputs import refuse
 from hypertier_cdk.charts.names import Names
 from hypertier_cdk.charts.pods import CONTAINER_SECURITY, USER_ID, Object
+from hypertier_cdk.charts.volumes import claimed_volume, persistent_volume
 
 DEFAULT_MOUNT_PATH = "/opt/ml/model"
-IGNORED_CAPACITY = "1200Gi"  # Kubernetes wants one; both drivers ignore it
+PURPOSE = "weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,14 @@ def _from_s3(
         options.append(f"prefix {prefix}/")
     csi = {
         "driver": "s3.csi.aws.com",
-        "volumeHandle": _volume_name(names),
+        "volumeHandle": f"{names.namespace}-{names.of(PURPOSE)}",
         "volumeAttributes": {"bucketName": source.s3_storage.bucket_name},
     }
     return Weights(
         path,
         {"name": volume, "mountPath": path, "readOnly": True},
-        (_claimed(names, volume),),
-        _persistent(names, csi, options),
+        (claimed_volume(names, PURPOSE, volume),),
+        persistent_volume(names, PURPOSE, {"csi": csi}, options),
     )
 
 
@@ -110,7 +111,12 @@ def _from_fsx(
     mount: Object = {"name": volume, "mountPath": path, "readOnly": True}
     if source.model_location:
         mount["subPath"] = source.model_location.strip("/")
-    return Weights(path, mount, (_claimed(names, volume),), _persistent(names, csi, ["flock"]))
+    return Weights(
+        path,
+        mount,
+        (claimed_volume(names, PURPOSE, volume),),
+        persistent_volume(names, PURPOSE, {"csi": csi}, ["flock"]),
+    )
 
 
 def _from_hugging_face(
@@ -172,47 +178,3 @@ def _from_volume(
     if source.model_location:
         mount["subPath"] = source.model_location.strip("/")
     return Weights(path, mount, ())  # the volume itself comes with spec.kubernetes
-
-
-def _volume_name(names: Names) -> str:
-    return f"{names.namespace}-{names.endpoint}-weights"
-
-
-def _claim_name(names: Names) -> str:
-    return f"{names.endpoint}-weights"
-
-
-def _claimed(names: Names, volume: str) -> Object:
-    return {"name": volume, "persistentVolumeClaim": {"claimName": _claim_name(names), "readOnly": True}}
-
-
-def _persistent(names: Names, csi: Object, options: list[str]) -> tuple[Object, Object]:
-    """A volume and the one claim that may have it."""
-    labels = names.labels("engine")
-    claim = {"namespace": names.namespace, "name": _claim_name(names)}
-    shared: Object = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
-    return (
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": _volume_name(names), "labels": labels},
-            "spec": {
-                **shared,
-                "capacity": {"storage": IGNORED_CAPACITY},
-                "claimRef": claim,
-                "csi": csi,
-                "mountOptions": options,
-                "persistentVolumeReclaimPolicy": "Retain",
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {**claim, "labels": labels},
-            "spec": {
-                **shared,
-                "resources": {"requests": {"storage": IGNORED_CAPACITY}},
-                "volumeName": _volume_name(names),
-            },
-        },
-    )

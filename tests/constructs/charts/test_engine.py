@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from fakes_charts import PREFILL_AND_DECODE, deployment
+from fakes_charts import PREFILL_AND_DECODE, TIERED, deployment
 from kubernetes_gate import amount
 
 from hypertier.errors import ConfigError
@@ -345,13 +345,17 @@ BAD_MANIFESTS = {
         {"spec.worker.environmentVariables": [{"name": "HYPERTIER_L2_URL", "value": "redis://x:1"}]},
         r"environmentVariables\.HYPERTIER_L2_URL is 'redis://x:1'; expected another name",
     ),
-    "tiered storage": (
-        {"spec.kvCacheSpec.l2CacheSpec": {"l2CacheBackend": "tieredstorage"}},
-        r"l2CacheSpec\.l2CacheBackend is 'tieredstorage'; expected redis: with serving: selfhosted",
+    "a store that there is none for": (
+        {"spec.kvCacheSpec.l2CacheSpec": {"l2CacheBackend": "memcached"}},
+        r"l2CacheSpec\.l2CacheBackend is 'memcached'; expected tieredstorage or redis",
+    ),
+    "the node's address under a name of the user's": (
+        {**TIERED, "spec.worker.environmentVariables": [{"name": "NODE_IP", "value": "10.0.0.1"}]},
+        r"environmentVariables\.NODE_IP is '10\.0\.0\.1'; expected another name",
     ),
     "L2 without a backend": (
         {"spec.kvCacheSpec.l2CacheSpec": None},
-        r"l2CacheSpec\.l2CacheBackend is None; expected redis",
+        r"l2CacheSpec\.l2CacheBackend is None; expected tieredstorage or redis",
     ),
     "a URL without a port": (
         {"spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl": "rediss://cache.example"},

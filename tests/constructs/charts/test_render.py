@@ -52,10 +52,11 @@ def test_rendering_twice_gives_the_same(reference: list[dict[str, Any]]) -> None
     assert render(load_deployment(EXAMPLES / "reference" / "deployment.yaml")) == reference
 
 
+# one endpoint is what the lab runs, and there is no HyperPod daemon here
 ONE_ENDPOINT = [
     kind
     for kind, make in KINDS_OF_DEPLOYMENT.items()
-    if len(make().endpoints) == 1 and make().serving == "selfhosted"
+    if len(make().endpoints) == 1 and make().serving == "selfhosted" and "tiered" not in kind
 ]
 
 
