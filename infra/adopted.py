@@ -40,6 +40,10 @@ class AdoptedStack(cdk.Stack):
             availability_zones=list(told.availability_zones),
             private_subnet_ids=list(told.private_subnet_ids),
         )
+        for subnet in vpc.private_subnets:
+            cdk.Annotations.of(subnet).acknowledge_warning(
+                "@aws-cdk/aws-ec2:noSubnetRouteTableId", "no route is added to a network that exists already"
+            )
         self.network = Network(self, "Network", existing=vpc, closed=deployment.cluster.closed_network)
         self.cluster = AdoptedCluster(
             self,

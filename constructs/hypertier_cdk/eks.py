@@ -63,6 +63,11 @@ def new_eks_cluster(
         ),
         output_config_command=False,
     )
+    if network.closed:
+        cdk.Annotations.of(cluster).acknowledge_warning(
+            "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets",
+            "the function that applies manifests reaches EKS by the network's endpoints",
+        )
     # The protocol has a member more than the class, by the generated code of aws-cdk-lib 2.275.
     return cast("eks.ICluster", cluster)
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from cdk_nag import AwsSolutionsChecks
+from fakes_nag import ACCEPTED, Finding, found_in, unexplained
 from fakes_templates import REGION
 
+from hypertier.spec.deployment import load_deployment
 from hypertier_cdk import (
     CacheStore,
+    CacheUtilizationScaling,
+    EndpointAlarms,
+    EndpointDashboard,
     HyperPodCluster,
+    InferenceEndpoint,
     InferenceOperator,
     InstanceGroup,
     Network,
@@ -24,103 +26,7 @@ from hypertier_cdk import (
 
 pytestmark = pytest.mark.cli
 
-
-@dataclass(frozen=True)
-class Accepted:
-    """A finding that is right as it is: its rule, the detail that it names, where it stands, and why."""
-
-    rule: str
-    detail: str
-    where: str
-    reason: str
-
-
-CDK_S_OWN = r"KubectlProvider|/Provider/|AWSCDKCfnUtilsProvider"
-ACCEPTED = (
-    Accepted("IAM4", "AmazonEKSClusterPolicy", "Eks/Role", "EKS asks for this policy by its name"),
-    Accepted(
-        "IAM4",
-        "AWSLambda|AmazonEC2ContainerRegistry|ContainerRegistryPublic",
-        CDK_S_OWN,
-        "the CDK's own functions",
-    ),
-    Accepted(
-        "IAM4",
-        "AmazonSageMakerClusterInstanceRolePolicy",
-        "ExecutionRole",
-        "HyperPod asks for it by its name",
-    ),
-    Accepted(
-        "IAM4", "AmazonSageMakerHyperPod", "Operator/", "the operator asks for its policies by their names"
-    ),
-    Accepted("IAM5", ":\\*$", CDK_S_OWN, "the CDK's own functions call every version of ours"),
-    Accepted(
-        "IAM5",
-        "^Resource::\\*$",
-        "ExecutionRole",
-        "EC2's Describe calls and the registry's login know no resource",
-    ),
-    Accepted(
-        "IAM5",
-        "network-interface|instance/|subnet/|security-group/",
-        "ExecutionRole",
-        "made at run time, for pods",
-    ),
-    Accepted(
-        "IAM5", "ecr:\\*:\\*:repository", "ExecutionRole", "AWS's own images lie in one account a Region"
-    ),
-    Accepted(
-        "IAM5",
-        "sagemaker:.*:cluster/\\*",
-        "ClusterRole",
-        "a cluster's ARN ends in an id of AWS's; a tag narrows it",
-    ),
-    Accepted("IAM5", ":s3:::", "S3DriverRole", "every object of the bucket that was asked for"),
-    Accepted("IAM5", "^Resource::\\*$", "LoadBalancerRole", "Describe calls know no resource"),
-    Accepted(
-        "IAM5",
-        "elasticloadbalancing|security-group/|aws-service-role",
-        "LoadBalancerRole",
-        "made at run time; tags narrow it",
-    ),
-    Accepted("IAM5", "^Resource::\\*$", "AutoscalerRole", "CloudWatch's read calls know no resource"),
-    Accepted(
-        "IAM5", "aps:.*workspace/\\*", "AutoscalerRole", "the manifest names the workspace, at run time"
-    ),
-    Accepted(
-        "IAM5",
-        "acm:.*certificate/\\*|hostedzone/\\*",
-        "Operator/Role",
-        "the manifest names them, at run time",
-    ),
-    Accepted(
-        "IAM5", "log-group:/aws/sagemaker/Clusters/\\*", "Role", "HyperPod names the groups by ids of its own"
-    ),
-    Accepted(
-        "SMG4",
-        "",
-        "L2/Secret",
-        "read once, when the user is made: a new password needs the user's update too",
-    ),
-    Accepted("AEC6", "", "L2/Resource", "users and their passwords take the place of Redis' one AUTH token"),
-    Accepted("S1", "", "Certificates", "holds certificates, which are public"),
-    Accepted("SF2", "", "waiter-state-machine", "waits once a deployment; its log says more than a trace"),
-    Accepted("L1", "", "KubectlProvider", "the CDK's own function"),
-)
-
-
-@dataclass(frozen=True)
-class Finding:
-    rule: str
-    detail: str
-    where: str
-
-    def is_accepted_by(self, accepted: Accepted) -> bool:
-        return (
-            accepted.rule == self.rule
-            and re.search(accepted.detail, self.detail) is not None
-            and re.search(accepted.where, self.where) is not None
-        )
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -149,28 +55,38 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> set[Finding]:
         stack, "Operator", cluster=cluster, read_buckets=["weights"], gated_models=True, custom_domains=True
     )
     Observability(stack, "Observability", cluster=cluster)
+    deployment = load_deployment(ROOT / "examples" / "reference" / "deployment.yaml")
+    endpoint = InferenceEndpoint(
+        stack,
+        "Endpoint",
+        cluster=cluster,
+        deployment=deployment,
+        cache_store=store,
+    )
+    assert endpoint.deployment_name is not None
+    scaling = CacheUtilizationScaling(
+        stack,
+        "Scaling",
+        cluster=cluster,
+        endpoint=endpoint.config.name,
+        namespace=endpoint.config.namespace,
+        deployment=endpoint.deployment_name,
+        min_replicas=1,
+        max_replicas=2,
+    )
+    alarms = EndpointAlarms(
+        stack, "Alarms", endpoint=endpoint.config.name, replicas=1, cached=True, scaling=scaling
+    )
+    EndpointDashboard(
+        stack, "Dashboard", endpoint=endpoint.config.name, alarms=alarms.alarms, scaling=scaling
+    )
     with pytest.raises(RuntimeError, match="ValidationFailed"):  # its findings are looked at here instead
         app.synth()
     return found_in(outdir / "validation-report.json")
 
 
-def found_in(report: Path) -> set[Finding]:
-    loaded: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    found = set()
-    for plugin in loaded["pluginReports"]:
-        for violation in plugin["violations"]:
-            rule, _, detail = violation["ruleName"].removeprefix("AwsSolutions-").partition("[")
-            for construct in violation["violatingConstructs"]:
-                found.add(Finding(rule, detail.removesuffix("]"), construct["constructPath"]))
-    return found
-
-
 def test_every_finding_has_a_reason_to_be_right(findings: set[Finding]) -> None:
-    unexplained = {
-        finding for finding in findings if not any(finding.is_accepted_by(accepted) for accepted in ACCEPTED)
-    }
-
-    assert unexplained == set()
+    assert unexplained(findings) == set()
 
 
 def test_every_reason_is_still_needed(findings: set[Finding]) -> None:
