@@ -36,6 +36,7 @@ _START = re.compile(r"^\s*apiVersion\s*:")
 _KIND = re.compile(r"^\s*kind\s*:\s*[A-Z]\w*\s*$")
 
 MIN_WORDS_OF_PROSE = 3
+MAX_LINES = 5000  # nobody pastes more, and guessing at the structure of more takes long
 
 Lines = list[str]
 
@@ -78,7 +79,7 @@ def understand(text: str, file: str) -> Understood:
         problem = error
     if problem is None and not _is_suspicious(text, documents):
         return Understood(tuple(documents), text, tuple(repairs))
-    if "apiVersion" in text:
+    if "apiVersion" in text and text.count("\n") < MAX_LINES:
         best = _structural(text, documents if problem is None else None, file)
         if best is not None:
             return Understood(best.documents, best.text, (*repairs, *best.repairs))
@@ -199,7 +200,10 @@ def _is_suspicious(text: str, documents: Iterable[Document]) -> bool:
         data = document.data
         if not isinstance(data, dict):
             return "apiVersion" in text
-        if data.get("kind") in TYPES and _looks_flat(data):
+        if ("apiVersion",) in document.duplicates:
+            return True
+        names = top_level_names(str(data.get("kind")))
+        if names is not None and (_looks_flat(data) or not names.issuperset(data)):
             return True
     return False
 

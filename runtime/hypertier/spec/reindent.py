@@ -12,6 +12,7 @@ from typing import Any
 
 from hypertier.spec.rules.subject import TYPES
 from hypertier.spec.structure import typed_fields
+from hypertier.spec.suggest import nearest
 
 # Fields of Kubernetes' own objects that stand inside manifests: name -> what it holds.
 _PROBE: dict[str, Any] = {
@@ -84,7 +85,7 @@ def reindented(lines: list[str], root: type) -> list[str] | None:
             result.append("  " * depth + text)
             continue
         key, dash = _plain(match["key"]), bool(match["dash"])
-        found = _place(stack, key, dash)
+        found = _place(stack, key, dash) or _place_nearby(stack, key, dash)
         if found is None:
             return None
         level, starts_item = found
@@ -125,6 +126,18 @@ def _place(stack: list[_Open], key: str, dash: bool) -> tuple[int, bool] | None:
         if key in target.fields and key not in target.used:
             return level, False
     return None
+
+
+def _place_nearby(stack: list[_Open], key: str, dash: bool) -> tuple[int, bool] | None:
+    """Where a key that no open container knows goes: beside the field it was meant to be, else innermost."""
+    if dash:
+        return next(((level, True) for level in range(len(stack) - 1, -1, -1) if stack[level].is_list), None)
+    mappings = [level for level in range(len(stack) - 1, -1, -1) if not stack[level].is_list]
+    for level in mappings:
+        free = set(stack[level].fields or ()) - stack[level].used
+        if nearest(key, free) is not None:
+            return level, False
+    return (mappings[0], False) if mappings else None
 
 
 def _is_field_above(stack: list[_Open], key: str) -> bool:

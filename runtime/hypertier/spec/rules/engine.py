@@ -123,6 +123,8 @@ def health_path_ping(subject: Subject) -> Iterator[Hit]:
 def readiness_timeout(subject: Subject) -> Iterator[Hit]:
     if not subject.by_operator or subject.manifest.has((*READINESS, "timeoutSeconds")):
         return
+    if str(subject.manifest.get("apiVersion")).endswith("/v1alpha1"):
+        return  # which has no probes
     if subject.manifest.mapping(READINESS):
         yield fixed((*READINESS, "timeoutSeconds"), 10)
         return
