@@ -1,8 +1,9 @@
 """The load generator: keeps a number of requests in flight, on one connection each, until all are answered.
 
 Usage: load.py PORT BODY_BYTES CONCURRENCY NUM_REQUESTS json|sse|paced [SEED]. Prints one JSON object.
-Bodies are chats of NUM_CONVERSATIONS conversations that share a system prompt; each has a last message of its
-own, so that no two requests are the same and a prefix index has something to find.
+Of a body, SYSTEM_SHARE is a system prompt that all share; the rest is a conversation, in NEW_SHARE of the
+requests a new one. So a prefix index finds about 62 % of the bytes, as in public traces of conversations, and has
+to learn the others.
 """
 
 from __future__ import annotations
@@ -18,34 +19,39 @@ import uvloop
 
 NUM_CONVERSATIONS = 64
 SYSTEM_SHARE = 0.25
-TAIL_BYTES = 160
+NEW_SHARE = 0.5
+TAIL_BYTES = 100
+POOL_BYTES = 4 * 1024 * 1024
 
 
-def conversations(body_bytes: int, mode: str, seed: int) -> list[bytes]:
-    """The beginnings of all bodies; `%` of a 12-digit number ends each."""
-    rng = random.Random(seed)
-    words = [
-        f"{''.join(rng.choices('abcdefghijklmnopqrstuvwxyz', k=rng.randint(2, 9)))}" for _ in range(2000)
-    ]
-    fields = {"model": "m", "max_tokens": 64}
-    fields |= {"stream": True} if mode != "json" else {}
-    fields |= {"user": "paced"} if mode == "paced" else {}
+class Bodies:
+    """Chats of about one size: a system prompt that all share, a conversation, known or new, and a question.
 
-    def text(num_bytes: int) -> str:
-        made = " ".join(rng.choices(words, k=num_bytes // 3 + 1))
-        return made[:num_bytes]
+    A known conversation is one of NUM_CONVERSATIONS that come again and again; a new one is never seen twice.
+    """
 
-    system = text(int(body_bytes * SYSTEM_SHARE))
-    found = []
-    for _ in range(NUM_CONVERSATIONS):
-        left = max(0, body_bytes - len(system) - TAIL_BYTES - 200)
-        messages = [{"role": "system", "content": system}]
-        messages += [
-            {"role": role, "content": text(left // 4)} for role in ("user", "assistant", "user", "assistant")
-        ]
-        body = json.dumps({**fields, "messages": messages}).encode()[:-2]
-        found.append(body + b', {"role": "user", "content": "' + text(TAIL_BYTES - 20).encode() + b" ")
-    return found
+    def __init__(self, num_bytes: int, mode: str, seed: int) -> None:
+        rng = self._rng = random.Random(seed)
+        words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(2000)]
+        self._text = " ".join(rng.choices(words, k=POOL_BYTES // 6)).encode()
+        fields: dict[str, object] = {"model": "m", "max_tokens": 64}
+        fields |= {"stream": True} if mode != "json" else {}
+        fields |= {"user": "paced"} if mode == "paced" else {}
+        system = self._slice(int(num_bytes * SYSTEM_SHARE)).decode()
+        head = json.dumps({**fields, "messages": [{"role": "system", "content": system}]}).encode()[:-2]
+        self._head = head + b', {"role": "user", "content": "'
+        self._history_bytes = max(0, num_bytes - len(self._head) - TAIL_BYTES)
+        self._known = [self._slice(self._history_bytes) for _ in range(NUM_CONVERSATIONS)]
+
+    def next(self, number: int) -> bytes:
+        """The body of one request; `number` makes it unlike every other."""
+        is_new = self._rng.random() < NEW_SHARE
+        history = self._slice(self._history_bytes) if is_new else self._rng.choice(self._known)
+        return b'%s%s %0*d"}]}' % (self._head, history, TAIL_BYTES - 5, number)
+
+    def _slice(self, num_bytes: int) -> bytes:
+        start = self._rng.randrange(len(self._text) - num_bytes)
+        return self._text[start : start + num_bytes]
 
 
 class Client(asyncio.Protocol):
@@ -98,11 +104,10 @@ class Client(asyncio.Protocol):
 class Run:
     """What the connections share: bodies to send and times taken."""
 
-    def __init__(self, bodies: list[bytes], num_requests: int, concurrency: int, seed: int) -> None:
+    def __init__(self, bodies: Bodies, num_requests: int, concurrency: int) -> None:
         self.bodies = bodies
         self.left = num_requests
         self.open = concurrency
-        self.rng = random.Random(seed)
         self.seconds: list[float] = []
         self.done = asyncio.Event()
         self.error = b""
@@ -112,7 +117,7 @@ class Run:
         if self.left == 0 or self.error:
             return None
         self.left -= 1
-        return self.rng.choice(self.bodies) + b'%012d"}]}' % self.left
+        return self.bodies.next(self.left)
 
     def fail(self, answer: bytes) -> None:
         """An answer that is not a success ends the run."""
@@ -128,7 +133,7 @@ class Run:
 
 async def main(port: int, body_bytes: int, concurrency: int, num_requests: int, mode: str, seed: int) -> None:
     """Run and print."""
-    run = Run(conversations(body_bytes, mode, 1), num_requests, concurrency, seed)
+    run = Run(Bodies(body_bytes, mode, seed), num_requests, concurrency)
     loop = asyncio.get_running_loop()
     begun = time.perf_counter()
     for _ in range(concurrency):

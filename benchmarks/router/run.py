@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from peers import Peer, peers
@@ -38,6 +39,7 @@ CASES = {
 LATENCY_REQUESTS = {"1k": 1000, "32k": 500, "256k": 200}
 START_SECONDS = 60
 LOAD_SECONDS = 120
+SEEDS = count(1)  # new conversations are new in every run
 
 
 def tree(pid: int) -> list[int]:
@@ -127,7 +129,7 @@ def answers(port: int) -> bool:
 
 def load(port: int, body_bytes: int, concurrency: int, num_requests: int, mode: str) -> dict[str, float]:
     """One run of the load generator."""
-    arguments = [str(port), str(body_bytes), str(concurrency), str(num_requests), mode]
+    arguments = [str(port), str(body_bytes), str(concurrency), str(num_requests), mode, str(next(SEEDS))]
     command = [*pin(1), sys.executable, str(HERE / "load.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LOAD_SECONDS)
     found: dict[str, float] = json.loads(done.stdout)
