@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from hypertier.router.wire import Request
 
 # Block sizes grow with the prompt: (offset up to which the size holds, bytes of a block). Short prompts
-# get a fine grain; 256 KiB of prompt costs 129 hashes. What lies behind MAX_HASHED_BYTES is as good as
+# get a fine grain; 256 KiB of prompt costs 69 hashes. What lies behind MAX_HASHED_BYTES is as good as
 # never shared.
-BLOCK_SIZES = ((512, 64), (4096, 256), (65536, 1024), (524288, 4096))
+BLOCK_SIZES = ((512, 64), (4096, 512), (65536, 2048), (524288, 8192))
 MAX_HASHED_BYTES = BLOCK_SIZES[-1][0]
 
 
@@ -102,10 +103,7 @@ def chain_hashes(prompt: bytes | memoryview, root: bytes) -> tuple[int, ...]:
     link = digest(root)
     hashes: list[int] = []
     begin = 0
-    num_bytes = len(prompt)
-    for end in BLOCK_ENDS:
-        if end > num_bytes:
-            break
+    for end in BLOCK_ENDS[: bisect_right(BLOCK_ENDS, len(prompt))]:
         link = digest(prompt[begin:end], link)
         hashes.append(link)
         begin = end

@@ -466,8 +466,8 @@ class Exchange:
 
 
 def _explanation(pick: Pick) -> bytes:
-    return (
-        f"x-hypertier-replica: {pick.replica.address}\r\n"
-        f"x-hypertier-reason: {pick.reason}\r\n"
-        f"x-hypertier-matched-bytes: {pick.matched_bytes}\r\n"
-    ).encode()
+    return b"x-hypertier-replica: %s\r\nx-hypertier-reason: %s\r\nx-hypertier-matched-bytes: %d\r\n" % (
+        pick.replica.name,
+        pick.reason.encode(),
+        pick.matched_bytes,
+    )

@@ -37,6 +37,7 @@ class Replica:
     def __init__(self, url: str, address: Address) -> None:
         self.url = url
         self.address = address
+        self.name = str(address).encode()
         self.state = State.NEW
         self.in_flight = 0
         self.pending_bytes = 0

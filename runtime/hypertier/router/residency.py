@@ -19,6 +19,9 @@ class Residency:
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self._held: dict[str, OrderedDict[int, None]] = {}
+        # One request asks for each replica several times over; its answers, until something is recorded.
+        self._asked: Sequence[int] | None = None
+        self._answers: dict[str, int] = {}
 
     @property
     def size_bytes(self) -> int:
@@ -27,6 +30,14 @@ class Residency:
 
     def num_prefix_blocks(self, url: str, block_hashes: Sequence[int]) -> int:
         """How many of the prompt's first blocks the replica holds, by bisection: none lacks its parents."""
+        if block_hashes is not self._asked:
+            self._asked, self._answers = block_hashes, {}
+        found = self._answers.get(url)
+        if found is None:
+            found = self._answers[url] = self._count(url, block_hashes)
+        return found
+
+    def _count(self, url: str, block_hashes: Sequence[int]) -> int:
         blocks = self._held.get(url)
         if not blocks or not block_hashes or block_hashes[0] not in blocks:
             return 0
@@ -43,6 +54,7 @@ class Residency:
         """The replica was sent this prompt and will hold it."""
         if not block_hashes:
             return
+        self._asked = None
         blocks = self._held.get(url)
         if blocks is None:
             blocks = self._held[url] = OrderedDict()
@@ -54,6 +66,7 @@ class Residency:
 
     def forget(self, url: str) -> None:
         """The replica restarted or is gone: it holds nothing."""
+        self._asked = None
         self._held.pop(url, None)
 
     def _shrink_all(self) -> None:

@@ -51,7 +51,10 @@ _MAX_FRAMING_PER_BODY_BYTE = 16
 
 @dataclass(slots=True)
 class Request:
-    """One request as it came, whole. `fields` holds the headers by lower-case name, the last of each."""
+    """One request as it came, whole. `fields` holds the headers by lower-case name, the last of each.
+
+    `forwarded` are the header lines that do not speak of the client's connection.
+    """
 
     method: bytes = b"GET"
     target: bytes = b"/"
@@ -59,6 +62,7 @@ class Request:
     keep_alive: bool = True
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     fields: dict[bytes, bytes] = field(default_factory=dict)
+    forwarded: list[bytes] = field(default_factory=list)
     body: bytes | bytearray = b""
     has_body: bool = False
 
@@ -189,7 +193,10 @@ class RequestReader:
             return
         request = self._request
         request.headers.append((name, value))
-        request.fields[name.lower()] = value
+        lower = name.lower()
+        request.fields[lower] = value
+        if lower not in _HOP_BY_HOP:
+            request.forwarded.append(b"%s: %s\r\n" % (name, value))
         self._head_bytes += len(name) + len(value) + 4
         if len(request.headers) > MAX_HEADERS:
             self._refuse(Refusal(431, f"more than {MAX_HEADERS} header fields", "header_too_large"))
@@ -295,7 +302,7 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
     if length is not None and int(length) > max_body_bytes:
         return _too_large(max_body_bytes)
     expect = fields.get(b"expect")
-    if expect is not None and expect.lower() != b"100-continue":
+    if expect is not None and expect.strip().lower() != b"100-continue":
         return Refusal(417, "the only expectation served is 100-continue", "expectation_failed")
     return None
 
@@ -314,17 +321,13 @@ def request_head(request: Request, request_id: bytes) -> bytes:
     none. An HTTP/1.0 client's request stays one, so that the engine's answer has a form the client can
     read.
     """
-    nominated: frozenset[bytes] = frozenset()
+    forwarded = request.forwarded
     connection = request.fields.get(b"connection")
     if connection is not None:
-        tokens = {token.strip().lower() for token in connection.split(b",")}
-        nominated = frozenset(tokens) - _NEVER_NOMINATED
+        nominated = {token.strip().lower() for token in connection.split(b",")} - _NEVER_NOMINATED
+        forwarded = [line for line in forwarded if line.partition(b":")[0].lower() not in nominated]
     version = b" HTTP/1.0\r\n" if request.is_http_1_0 else b" HTTP/1.1\r\n"
-    lines = [request.method, b" ", request.target, version]
-    for name, value in request.headers:
-        lower = name.lower()
-        if lower not in _HOP_BY_HOP and lower not in nominated:
-            lines += (name, b": ", value, b"\r\n")
+    lines = [request.method, b" ", request.target, version, *forwarded]
     if request.has_body:
         lines.append(b"Content-Length: %d\r\n" % len(request.body))
     if b"x-request-id" not in request.fields:
