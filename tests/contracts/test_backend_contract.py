@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fakes_tier import RealCluster, RealValkey, eventually
+from fakes_tier import RealCluster, RealValkey, TlsRelay, eventually
 from fakes_tier_daemon import NodeDaemon
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -43,7 +44,13 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeDaemon]:
         yield server
 
 
-@pytest.fixture(params=["memory", "resp", "cluster", "daemon"])
+@pytest.fixture(scope="module")
+def tls(valkey: RealValkey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsRelay]:
+    with contextlib.closing(TlsRelay(valkey.port, tmp_path_factory.mktemp("tls"))) as relay:
+        yield relay
+
+
+@pytest.fixture(params=["memory", "resp", "tls", "cluster", "daemon"])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     made: Backend
     if request.param == "memory":
@@ -52,6 +59,10 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         node: NodeDaemon = request.getfixturevalue("daemon")
         node.clear()
         made = HyperPodBackend(node.address, str(node.segment))
+    elif request.param == "tls":
+        relay: TlsRelay = request.getfixturevalue("tls")
+        address = parse_l2_url(f"rediss://localhost:{relay.port}")
+        made = RespBackend(address, FixedCredentials(Credentials("sesame")), str(relay.ca_file))
     elif request.param == "cluster":
         servers: RealCluster = request.getfixturevalue("cluster")
         made = RespBackend(parse_l2_url(servers.url), FixedCredentials())

@@ -6,9 +6,10 @@ import contextlib
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from fakes_tier import RealValkey, ScriptedServer
+from fakes_tier import RealValkey, ScriptedServer, TlsRelay
 
 from hypertier.errors import TierError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address, parse_l2_url
@@ -205,6 +206,22 @@ def test_tls_verifies_certificate_and_name() -> None:
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("host", "knows_the_authority", "reason"),
+    [("localhost", False, "certificate verify failed"), ("127.0.0.1", True, "IP address mismatch")],
+    ids=["unknown authority", "another name"],
+)
+def test_a_certificate_that_does_not_prove_the_server_is_refused(
+    tmp_path: Path, host: str, knows_the_authority: bool, reason: str
+) -> None:
+    with RealValkey() as valkey, contextlib.closing(TlsRelay(valkey.port, tmp_path)) as relay:
+        ca_file = str(relay.ca_file) if knows_the_authority else ""
+        resp = RespBackend(L2Address(host, relay.port, tls=True), FixedCredentials(), ca_file)
+
+        with pytest.raises(TierUnavailableError, match=reason):
+            resp.exists_many([b"k"], LONG)
 
 
 def test_rediss_to_a_server_without_tls_is_an_error() -> None:
