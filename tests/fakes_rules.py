@@ -40,6 +40,7 @@ BASES = {
 }
 ROLE = {"replicas": 1, "resources": {"limits": {GPU: 8}}}
 PD = {"prefillSpec": ROLE, "decodingSpec": ROLE}
+LMI = "763104351884.dkr.ecr.us-west-2.amazonaws.com/djl-inference:0.36.0-lmi18.0.0-cu128"
 CERTIFICATE = {"acmArn": "arn:aws:acm:eu-west-1:123456789012:certificate/abc", "domainName": "models.example"}
 TAINTED = {"Taints": [{"Key": "team", "Value": "x", "Effect": "NoSchedule"}]}
 HF = {"modelId": "meta-llama/Llama-3.1-8B-Instruct", "commitSHA": "0" * 40}
@@ -566,6 +567,13 @@ CASES = [
         "spec.worker.modelInvocationPort.containerPort",
         {f"{WORKER}args": ["--tensor-parallel-size=4"]},
         name="default",
+    ),
+    Case(
+        "engine-port",
+        {f"{WORKER}image": LMI, f"{WORKER}args": REMOVED},
+        "spec.worker.modelInvocationPort.containerPort",
+        {f"{WORKER}image": LMI, f"{WORKER}args": REMOVED, f"{WORKER}modelInvocationPort.containerPort": 8080},
+        name="lmi",
     ),
     Case("metrics-port", {"spec.metrics": REMOVED}, "spec.metrics.modelMetrics.port"),
     Case(

@@ -282,6 +282,7 @@ def _comment_out_prose(lines: Lines, repairs: list[Repair]) -> None:
             lines[index] = f"# {text}"
             fences.append(index + 1)
         elif text == "---":
+            lines[index] = "---"  # a mark stands at the beginning of its line
             inside, is_apart = False, True
         elif not text or text.startswith("#"):
             continue

@@ -12,8 +12,8 @@ DECIMAL_SUFFIXES = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15
 RATE_UNITS = {"MB/s": 10**6, "GB/s": 10**9, "MiB/s": 2**20, "GiB/s": 2**30}
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-_QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?")
-_RATE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*(MB/s|GB/s|MiB/s|GiB/s)")
+_QUANTITY = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)(m|Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?")
+_RATE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)\s*(MB/s|GB/s|MiB/s|GiB/s)")
 _DURATION = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from fakes_manifests import REMOVED, changed, endpoint, jumpstart
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypertier.errors import ConfigError
@@ -56,11 +56,13 @@ def of_kind(kind: str) -> st.SearchStrategy[dict[str, Any]]:
     return objects(cls).map(lambda data: {**data, "kind": kind, "apiVersion": "a/v1"})
 
 
+@settings(max_examples=40, deadline=None)
 @given(of_kind("InferenceEndpointConfig"))
 def test_an_endpoint_is_written_as_it_was_read(manifest: dict[str, Any]) -> None:
     assert InferenceEndpointConfig.from_manifest(manifest).to_manifest() == manifest
 
 
+@settings(max_examples=40, deadline=None)
 @given(of_kind("JumpStartModel"))
 def test_a_jumpstart_model_is_written_as_it_was_read(manifest: dict[str, Any]) -> None:
     assert JumpStartModel.from_manifest(manifest).to_manifest() == manifest

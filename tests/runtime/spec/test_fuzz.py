@@ -58,13 +58,13 @@ def survives(text: str) -> None:
         lint_text(change.after)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=400))
 def test_any_text_is_survived(text: str) -> None:
     survives(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_damaged_manifests_are_survived(seed: int) -> None:
     chance = random.Random(seed)
@@ -79,7 +79,7 @@ def test_damaged_manifests_are_survived(seed: int) -> None:
     survives(text)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(BASES), st.data())
 def test_odd_values_at_any_place_are_survived(base: dict[str, Any], data: st.DataObject) -> None:
     places = sorted(

@@ -45,6 +45,8 @@ def listening_port(subject: Subject) -> tuple[int, str] | None:
     if written is not None:
         port = small_whole(written)
         return None if port is None else (port, "--port")
+    if subject.engine in ("lmi", "tgi") and subject.is_aws_container:
+        return None if any("PORT" in name for name in subject.environment) else (8080, "the container's own")
     if subject.engine is None or subject.is_aws_container or "ecr." in subject.image:
         return None  # an image of one's own may listen anywhere
     if subject.manifest.items("spec.worker.command") and not any(

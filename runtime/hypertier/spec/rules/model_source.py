@@ -15,6 +15,7 @@ TYPE = path("spec.modelSourceConfig.modelSourceType")
 LOCATION = path("spec.modelSourceConfig.modelLocation")
 VOLUMES = path("spec.kubernetes.volumes")
 BLOCKS = {"s3": "s3Storage", "fsx": "fsxStorage", "huggingface": "huggingFaceModel"}
+USER_ASSIGNABLE = "sagemaker.amazonaws.com/user-assignable"
 RESERVED_VOLUMES = (
     "shm",
     "model-weights-copy",
@@ -159,16 +160,23 @@ def reserved_volume(subject: Subject) -> Iterator[Hit]:
 @rule(
     "custom-service-account",
     "warning",
-    source=sources.SETUP,
-    en="{path} is {got}: the add-on takes service accounts of one's own only where it was installed to, "
-    "and where they carry its label",
-    ko="{path} 값이 {got}입니다. 추가 기능을 그렇게 설치했고 서비스 계정에 해당 레이블이 있을 때만 쓸 수 "
-    "있습니다",
+    source=sources.DEPLOY,
+    en='{path} is {got}: the operator refuses a service account without the label {label}: "true"; '
+    "only a cluster's administrator may set it",
+    ko='{path} 값이 {got}입니다. 오퍼레이터는 {label}: "true" 레이블이 없는 서비스 계정을 거부합니다. '
+    "레이블은 클러스터 관리자만 붙일 수 있습니다",
 )
 def custom_service_account(subject: Subject) -> Iterator[Hit]:
     where = path("spec.kubernetes.serviceAccountName")
-    if subject.manifest.text(where) not in (None, "default") and subject.by_operator:
-        yield hit(where)
+    name = subject.manifest.text(where)
+    if name in (None, "default") or not subject.by_operator:
+        return
+    for other in subject.around.siblings:
+        labels = other.mapping("metadata.labels")
+        is_it = other.get("kind") == "ServiceAccount" and other.text("metadata.name") == name
+        if is_it and str(labels.get(USER_ASSIGNABLE)).lower() == "true":
+            return
+    yield hit(where, label=USER_ASSIGNABLE)
 
 
 @rule(
