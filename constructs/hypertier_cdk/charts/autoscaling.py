@@ -124,8 +124,6 @@ def limits(
     written = MIN_REPLICAS if spec.min_replica_count is None else spec.min_replica_count
     minimum = max(written, at_least)
     maximum = MAX_REPLICAS if spec.max_replica_count is None else spec.max_replica_count
-    if written < 0:
-        raise refuse(endpoint, f"{path}.minReplicaCount", written, "0 or more replicas")
     if maximum < max(minimum, 1):
         raise refuse(
             endpoint,
@@ -181,8 +179,6 @@ def _trigger(
         kind, values = "aws-cloudwatch", _cloud_watch(deployment, endpoint, trigger)
     else:
         kind, values = "prometheus", _prometheus(deployment, endpoint, trigger)
-    if trigger.metric_type not in (None, *METRIC_TYPES):
-        raise refuse(endpoint, f"{kind} trigger: metricType", trigger.metric_type, " or ".join(METRIC_TYPES))
     result: Object = {
         "type": kind,
         "metadata": {name: _text(value) for name, value in values.items() if value is not None},

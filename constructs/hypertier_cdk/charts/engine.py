@@ -219,8 +219,6 @@ def _resources(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:
     }
     if cpus == int(cpus):
         resources["requests"]["cpu"] = str(int(cpus))
-    if written.claims:
-        resources["claims"] = list(written.claims)
     return resources
 
 

@@ -19,8 +19,7 @@ from hypertier_cdk.charts.router import DRAIN_SECONDS
 
 SSL_POLICY = "ELBSecurityPolicy-TLS13-1-2-2021-06"
 IDLE_SECONDS = 1800  # a router's own patience with a silent engine; the load balancer's default is 60
-MAX_IDLE_SECONDS = 4000
-ALGORITHMS = ("least_outstanding_requests", "round_robin")
+ALGORITHM = "least_outstanding_requests"
 CERTIFICATE = re.compile(r"arn:aws[a-z-]*:acm:([a-z0-9-]+):[0-9]{12}:certificate/.+")
 DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+")
 PREFIX = "alb.ingress.kubernetes.io"
@@ -75,11 +74,7 @@ def ingress_objects(deployment: Deployment, endpoint: InferenceEndpointConfig, n
 def _annotations(endpoint: InferenceEndpointConfig, certificate: CustomCertificateConfig) -> dict[str, str]:
     balancer = endpoint.spec.load_balancer
     idle = (balancer.idle_timeout_seconds if balancer else None) or IDLE_SECONDS
-    algorithm = (balancer.routing_algorithm if balancer else None) or ALGORITHMS[0]
-    if not 1 <= idle <= MAX_IDLE_SECONDS:
-        raise refuse(endpoint, "spec.loadBalancer.idleTimeoutSeconds", idle, f"1 to {MAX_IDLE_SECONDS}")
-    if algorithm not in ALGORITHMS:
-        raise refuse(endpoint, "spec.loadBalancer.routingAlgorithm", algorithm, " or ".join(ALGORITHMS))
+    algorithm = (balancer.routing_algorithm if balancer else None) or ALGORITHM
     balancer_attributes = {
         "idle_timeout.timeout_seconds": idle,
         "routing.http.drop_invalid_header_fields.enabled": "true",

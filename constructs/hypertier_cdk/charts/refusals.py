@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hypertier.spec import codec
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
+from hypertier.spec.tree import Path
 from hypertier_cdk.charts.inputs import refuse
+from hypertier_cdk.charts.shapes import InitContainer, Toleration, check_probe, check_quantities, check_shape
 from hypertier_cdk.charts.tiered_storage import VOLUME
 
 WITHOUT_EFFECT_ANNOTATION = "hypertier.dev/without-effect"
@@ -43,7 +44,8 @@ SERVED = frozenset(
         "spec.worker.modelInvocationPort",
         "spec.worker.modelVolumeMount",
         "spec.worker.probes",
-        "spec.worker.resources",
+        "spec.worker.resources.requests",
+        "spec.worker.resources.limits",
     }
 )
 BEHIND_A_LOAD_BALANCER = frozenset(
@@ -83,14 +85,6 @@ VOLUME_KINDS = (
     "projected",
     "secret",
 )
-KUBERNETES_KEYS = (
-    "initContainers",
-    "podTemplateAnnotations",
-    "schedulerName",
-    "serviceAccountName",
-    "tolerations",
-    "volumes",
-)
 
 
 def refuse_what_would_be_off(endpoint: InferenceEndpointConfig) -> None:
@@ -107,7 +101,7 @@ def refuse_what_would_be_off(endpoint: InferenceEndpointConfig) -> None:
             cache.l2_backend,
             " or ".join(L2_BACKENDS),
         )
-    for path, got in (*unserved_fields(endpoint), *unknown_fields(spec, "spec")):
+    for path, got in unserved_fields(endpoint):
         why = WHY_NOT.get(path, "nothing here reads it")
         raise refuse(endpoint, path, got, f"no such field with serving: selfhosted ({why})")
     if spec.worker.model_invocation_port.name == "grpc":
@@ -117,15 +111,24 @@ def refuse_what_would_be_off(endpoint: InferenceEndpointConfig) -> None:
             "grpc",
             "http: router and engines speak OpenAI's HTTP API",
         )
+    check_shape(endpoint, InferenceEndpointConfig, endpoint.to_manifest(), ())
     _check_kubernetes(endpoint)
+    check_quantities(endpoint)
+    for name, probe in codec.encode(spec.worker.probes).items() if spec.worker.probes else ():
+        check_probe(endpoint, name, probe)
 
 
 def _check_kubernetes(endpoint: InferenceEndpointConfig) -> None:
-    """Refuse what of `spec.kubernetes` is not taken over, or no pod of ours may have."""
+    """Refuse what of `spec.kubernetes` no pod of ours may have."""
     wishes = endpoint.spec.kubernetes or {}
-    for key, got in wishes.items():
-        if key not in KUBERNETES_KEYS:
-            raise refuse(endpoint, f"spec.kubernetes.{key}", got, f"one of {', '.join(KUBERNETES_KEYS)}")
+    for number, container in enumerate(wishes.get("initContainers") or ()):
+        where: Path = ("spec", "kubernetes", "initContainers", number)
+        check_shape(endpoint, InitContainer, container, where, open_ended=True)
+    for number, toleration in enumerate(wishes.get("tolerations") or ()):
+        check_shape(endpoint, Toleration, toleration, ("spec", "kubernetes", "tolerations", number))
+    for key, text in (wishes.get("podTemplateAnnotations") or {}).items():
+        if not isinstance(text, str):
+            raise refuse(endpoint, f"spec.kubernetes.podTemplateAnnotations.{key}", text, "text, in quotes")
     weights = endpoint.spec.worker.model_volume_mount.name
     taken = [*OWN_VOLUMES]
     if endpoint.spec.model_source_config.model_source_type != "kubernetesVolume":
@@ -146,8 +149,9 @@ def _check_kubernetes(endpoint: InferenceEndpointConfig) -> None:
                 name,
                 f"a name that is not yet taken, as {', '.join(taken)} are",
             )
-        for kind in volume:
-            if kind != "name" and kind not in VOLUME_KINDS:
+        kinds = [kind for kind in volume if kind != "name"]
+        for kind in kinds or [None]:
+            if kind not in VOLUME_KINDS or len(kinds) > 1:
                 raise refuse(
                     endpoint,
                     f"spec.kubernetes.volumes.{name}",
@@ -174,21 +178,6 @@ def _unserved(fields: Mapping[str, Any], parent: str) -> Iterator[tuple[str, Any
             yield from _unserved(got, path)
         else:
             yield path, got
-
-
-def unknown_fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every field that the manifest has and its schema has not, by its path."""
-    for key, got in value.unknown.items():
-        yield f"{path}.{key}", got
-    cls: type = type(value)
-    for key, (attribute, _) in codec.fields_by_name(cls).items():
-        child = getattr(value, attribute)
-        if dataclasses.is_dataclass(child):
-            yield from unknown_fields(child, f"{path}.{key}")
-        elif isinstance(child, tuple):
-            for number, item in enumerate(child):
-                if dataclasses.is_dataclass(item):
-                    yield from unknown_fields(item, f"{path}.{key}.{number}")
 
 
 def without_effect(endpoint: InferenceEndpointConfig) -> list[str]:

@@ -36,7 +36,7 @@ def weights_of(endpoint: InferenceEndpointConfig, names: Names, image: str) -> W
     """Mount what `modelSourceConfig` names at `modelVolumeMount`.
 
     Raises:
-        ConfigError: a source without the fields that it needs, or one that does not exist.
+        ConfigError: a source without the fields that it needs.
     """
     source = endpoint.spec.model_source_config
     mount = endpoint.spec.worker.model_volume_mount
@@ -47,13 +47,6 @@ def weights_of(endpoint: InferenceEndpointConfig, names: Names, image: str) -> W
         "huggingface": _from_hugging_face,
         "kubernetesVolume": _from_volume,
     }
-    if source.model_source_type not in readers:
-        raise refuse(
-            endpoint,
-            "spec.modelSourceConfig.modelSourceType",
-            source.model_source_type,
-            " or ".join(readers),
-        )
     return readers[source.model_source_type](endpoint, names, source, mount.name, path, image)
 
 

@@ -197,7 +197,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a metric type that is none": (
         {"prometheusTrigger": {**PROMETHEUS, "metricType": "Sum"}},
-        r"metricType is 'Sum'; expected Average or Value",
+        r"metricType is 'Sum'; expected Value or Average",
     ),
 }
 

@@ -379,7 +379,7 @@ BAD_MANIFESTS = {
     ),
     "a source that does not exist": (
         {"spec.modelSourceConfig": {"modelSourceType": "ftp"}},
-        r"spec\.modelSourceConfig\.modelSourceType is 'ftp'; expected s3 or fsx or",
+        r"spec\.modelSourceConfig\.modelSourceType is 'ftp'; expected fsx or s3 or",
     ),
     "a cache configuration of LMCache": (
         {"spec.kvCacheSpec.cacheConfigFile": "/x.yaml"},
@@ -421,11 +421,11 @@ BAD_MANIFESTS = {
     "a field that does not exist": ({"spec.replica": 3}, r"spec\.replica is 3; expected no such field"),
     "a field that does not exist, deep in": (
         {"spec.worker.modelVolumeMount": {"name": "w", "mountPth": "/m"}},
-        r"spec\.worker\.modelVolumeMount\.mountPth is '/m'; expected no such field",
+        r"spec\.worker\.modelVolumeMount\.mountPth is '/m'; expected no such field; mountPath is",
     ),
     "a field that does not exist, in a list": (
         {"spec.tags": [{"name": "a", "value": "b", "valu": "c"}]},
-        r"spec\.tags\.0\.valu is 'c'; expected no such field",
+        r"spec\.tags\[0\]\.valu is 'c'; expected no such field; value is what is meant",
     ),
     "gRPC": (
         {"spec.worker.modelInvocationPort": {"containerPort": 8000, "name": "grpc"}},
@@ -433,7 +433,47 @@ BAD_MANIFESTS = {
     ),
     "a wish that no pod of ours grants": (
         {"spec.kubernetes": {"hostNetwork": True}},
-        r"spec\.kubernetes\.hostNetwork is True; expected one of initContainers",
+        r"spec\.kubernetes\.hostNetwork is True; expected one of the fields initContainers",
+    ),
+    "a probe of a port nobody listens on": (
+        {"spec.worker.probes": {"readinessProbe": {"httpGet": {"path": "/health", "port": 8080}}}},
+        r"spec\.worker\.probes\.readinessProbe\.httpGet\.port is 8080; expected 8000, which the engine",
+    ),
+    "a probe that asks nothing": (
+        {"spec.worker.probes": {"livenessProbe": {"periodSeconds": 5}}},
+        r"spec\.worker\.probes\.livenessProbe is .*; expected one of httpGet, tcpSocket, grpc and exec",
+    ),
+    "a probe that never waits": (
+        {"spec.worker.probes": {"livenessProbe": {"exec": {"command": ["true"]}, "timeoutSeconds": 0}}},
+        r"livenessProbe\.timeoutSeconds is 0; expected 1 or more",
+    ),
+    "a toleration of a field that is none": (
+        {"spec.kubernetes": {"tolerations": [{"key": "a", "op": "Exists"}]}},
+        r"spec\.kubernetes\.tolerations\[0\]\.op is 'Exists'; expected",
+    ),
+    "an init container without an image": (
+        {"spec.kubernetes": {"initContainers": [{"name": "warm"}]}},
+        r"spec\.kubernetes\.initContainers\[0\]\.image is None; expected a value",
+    ),
+    "an annotation that is no text": (
+        {"spec.kubernetes": {"podTemplateAnnotations": {"a": 1}}},
+        r"spec\.kubernetes\.podTemplateAnnotations\.a is 1; expected text",
+    ),
+    "a volume of two kinds": (
+        {"spec.kubernetes": {"volumes": [{"name": "a", "emptyDir": {}, "secret": {"secretName": "s"}}]}},
+        r"spec\.kubernetes\.volumes\.a is 'emptyDir'; expected one of configMap",
+    ),
+    "memory in no unit of Kubernetes": (
+        {"spec.worker.resources": {"limits": {"memory": "512MiB", "nvidia.com/gpu": 8}}},
+        r"spec\.worker\.resources\.limits\.memory is '512MiB'; expected an amount of memory",
+    ),
+    "a claim on a dynamic resource": (
+        {"spec.worker.resources": {"claims": [{"name": "gpu"}], "limits": {"nvidia.com/gpu": 8}}},
+        r"spec\.worker\.resources\.claims is \[{'name': 'gpu'}\]; expected no such field",
+    ),
+    "half a GPU": (
+        {"spec.worker.resources": {"limits": {"nvidia.com/gpu": 0.5}}},
+        r"spec\.worker\.resources\.limits\.nvidia\.com/gpu is 0\.5; expected a whole number",
     ),
     "a path of the host": (
         {"spec.kubernetes": {"volumes": [{"name": "nvme", "hostPath": {"path": "/opt/dlami/nvme"}}]}},

@@ -115,7 +115,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {f"{CERTIFICATE}.domainName": "*.example.com"},
         r"domainName is '\*\.example\.com'; expected",
     ),
-    "a domain with a line break": ({f"{CERTIFICATE}.domainName": "a.example.com\nx"}, r"domainName is"),
+    "a domain with a line break": ({f"{CERTIFICATE}.domainName": "a.example.com\n"}, r"domainName is"),
     "a patience beyond the load balancer's": (
         {"spec.loadBalancer": {"idleTimeoutSeconds": 4001}},
         r"idleTimeoutSeconds is 4001; expected 1 to 4000",
