@@ -11,8 +11,9 @@ import pytest
 
 from hypertier.lab.client import ask
 from hypertier.lab.engine_env import PYTHON_VARIABLE, find_engine_python
-from hypertier.lab.lab import Lab, prepare_lab, render_file
+from hypertier.lab.lab import Lab
 from hypertier.lab.metrics import read_counts
+from hypertier.lab.prepare import prepare_lab, render_file
 
 ROOT = Path(__file__).parent.parent.parent
 REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hypertier.lab.lab import lab_directory, stop_lab
+from hypertier.lab.running import lab_directory, stop_lab
 
 pytestmark = [pytest.mark.cli, pytest.mark.timeout(600)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hypertier.lab.lab import prepare_lab, render_file
+from hypertier.lab.prepare import prepare_lab, render_file
 
 pytestmark = pytest.mark.cli
 

@@ -37,7 +37,7 @@ def command() -> None:
 def up(file: Path, engine: str, replicas: int, without: tuple[str, ...]) -> None:
     """Start engines, router and an embedded Valkey; they run until `hypertier lab down`."""
     from hypertier.lab.interrupts import ended_by_signals
-    from hypertier.lab.lab import prepare_lab, render_file
+    from hypertier.lab.prepare import prepare_lab, render_file
 
     name, objects = render_file(file)
     lab = prepare_lab(objects, name, engine, replicas, click.echo, without=without)
@@ -56,7 +56,7 @@ def up(file: Path, engine: str, replicas: int, without: tuple[str, ...]) -> None
 @FILE
 def down(file: Path) -> None:
     """End everything that `hypertier lab up` started."""
-    from hypertier.lab.lab import lab_directory, stop_lab
+    from hypertier.lab.running import lab_directory, stop_lab
     from hypertier.spec.deployment import load_deployment
 
     num_ended = stop_lab(lab_directory(load_deployment(file).name))
@@ -75,8 +75,8 @@ def chat(file: Path, prompt: str, max_tokens: int) -> None:
     The small model has random weights: its answer means nothing, but it is the same every time.
     """
     from hypertier.errors import ConfigError
-    from hypertier.lab.lab import running_lab
     from hypertier.lab.measuring import measure
+    from hypertier.lab.running import running_lab
 
     if max_tokens < 1:
         raise ConfigError("--max-tokens", max_tokens, "1 or more")
@@ -115,7 +115,7 @@ def bench(file: Path, style: str, **workload: int) -> None:
     """
     from hypertier.errors import LabError
     from hypertier.lab.bench import Workload, lines, run_bench, summary
-    from hypertier.lab.lab import running_lab
+    from hypertier.lab.running import running_lab
 
     state = running_lab(file)
     result = run_bench(state, Workload(**workload), lambda text: click.echo(text, err=True))

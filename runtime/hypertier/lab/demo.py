@@ -19,11 +19,13 @@ from hypertier.errors import HypertierError, LabError
 from hypertier.lab.client import ask, post
 from hypertier.lab.demo_table import Row, broken_promises, table
 from hypertier.lab.interrupts import ended_by_signals
-from hypertier.lab.lab import Lab, lab_directory, prepare_lab, stop_lab
+from hypertier.lab.lab import Lab
 from hypertier.lab.measuring import Measurement, measure, wait_until_stored
 from hypertier.lab.metrics import read_counts
 from hypertier.lab.model import ModelShape
 from hypertier.lab.plan import ENGINES
+from hypertier.lab.prepare import prepare_lab
+from hypertier.lab.running import lab_directory, stop_lab
 
 REFERENCE = Path("examples/reference/deployment.yaml")
 DIRECTORY = Path(".hypertier/demo")

@@ -9,7 +9,6 @@ from pathlib import Path
 from hypertier.errors import LabError
 from hypertier.lab.processes import ProcessRecord
 
-LAB_DIRECTORY = Path(".hypertier/lab")
 FILE_NAME = "state.json"
 
 

@@ -11,10 +11,12 @@ from fakes_rendered import ENGINE_ARGS, KV_TRANSFER_CONFIG, rendered
 from hypertier.errors import ConfigError, LabError
 from hypertier.lab.bench import Workload, run_bench
 from hypertier.lab.client import post
-from hypertier.lab.lab import Lab, lab_directory, prepare_lab, stop_lab
+from hypertier.lab.lab import Lab
 from hypertier.lab.measuring import Measurement, measure, wait_until_stored
 from hypertier.lab.metrics import read_counts
+from hypertier.lab.prepare import prepare_lab
 from hypertier.lab.processes import is_alive
+from hypertier.lab.running import lab_directory, stop_lab
 from hypertier.lab.simulated.settings import KV_BYTES_PER_TOKEN
 from hypertier.lab.state import load_state
 

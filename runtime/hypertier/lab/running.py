@@ -1,0 +1,48 @@
+"""The labs of this working directory: where they keep things, which is up, and ending one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypertier.errors import LabError
+from hypertier.lab.processes import Processes, is_alive
+from hypertier.lab.state import LabState, forget_state, load_state
+from hypertier.spec.deployment import load_deployment
+from hypertier.tier.preflight import Host, sweep_regions
+
+LAB_DIRECTORY = Path(".hypertier/lab")
+
+
+def lab_directory(name: str) -> Path:
+    """Where a lab keeps its logs, model and state."""
+    return LAB_DIRECTORY / name
+
+
+def running_lab(path: Path) -> LabState:
+    """Find the lab of a deployment file.
+
+    Raises:
+        LabError: it is not up, or its router ended.
+    """
+    state = load_state(lab_directory(load_deployment(path).name))
+    if state is None or not any(is_alive(record) for record in state.processes if record.name == "router"):
+        raise LabError(f"the lab of {path} is not up; start it with: hypertier lab up {path}")
+    return state
+
+
+def stop_lab(directory: Path) -> int:
+    """End the lab whose state is in `directory`; returns how many processes were still there."""
+    state = load_state(directory)
+    if state is None:
+        return 0
+    alive = [record for record in state.processes if is_alive(record)]
+    Processes(directory).stop(state.processes)
+    sweep(state.engine)
+    forget_state(directory)
+    return len(alive)
+
+
+def sweep(engine: str) -> None:
+    """Remove the memory regions of engines that are gone: vLLM leaves them behind."""
+    if engine == "vllm" and Host().shm.is_dir():
+        sweep_regions(Host())
