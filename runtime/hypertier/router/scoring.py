@@ -26,10 +26,10 @@ from itertools import chain, islice
 
 from hypertier.router.holders import members
 
-CROWD_SECONDS = 5.0
+CROWD_SECONDS = 10.0
 """The crowd is a mean over about this long."""
 MAX_CROWD = 32.0
-RETURNING = 0.15
+RETURNING = 0.3
 """Share of a mean prompt's work that a request in flight is expected to bring back."""
 MIN_OBSERVATIONS = 20
 MAX_ERROR = 1.0
