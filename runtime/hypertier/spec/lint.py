@@ -143,7 +143,7 @@ def _read(name: str, alone: bool, language: Language) -> _File:
     try:
         text = read_text(name)
     except ManifestError as error:
-        return _File(name, findings=[_unreadable(name, error)])
+        return _File(name, findings=[_unreadable(name, error, language)])
     return _from_text(text, name, alone, language)
 
 
@@ -177,7 +177,7 @@ def _from_text(text: str, name: str, alone: bool, language: Language) -> _File:
     try:
         understood = understand(text, name)
     except ManifestError as error:
-        read.findings.append(_unreadable(name, error))
+        read.findings.append(_unreadable(name, error, language))
         return read
     read.source = Source(plain_line_ends(text), understood.text)
     read.findings.extend(_repair(name, repair, language) for repair in understood.repairs)
@@ -189,11 +189,11 @@ def _from_text(text: str, name: str, alone: bool, language: Language) -> _File:
         elif isinstance(document.data, dict) and document.data.get("kind"):
             read.others.append(document.view)
             if (meant := _kind_meant(document.data)) is not None:
-                read.findings.append(_not_ours(name, index, document, meant))
+                read.findings.append(_not_ours(name, index, document, meant, language))
         elif alone:
-            read.findings.append(_not_ours(name, index, document, None))
+            read.findings.append(_not_ours(name, index, document, None, language))
     if alone and not documents:
-        read.findings.append(_unreadable(name, ManifestError(name, 1, "holds no document")))
+        read.findings.append(_unreadable(name, ManifestError(name, 1, "holds no document"), language))
     return read
 
 
@@ -222,10 +222,13 @@ def _kind_meant(data: dict[str, Any]) -> str | None:
     return meant if meant is not None and meant.lower() == kind.lower() else None
 
 
-def _not_ours(name: str, index: int, document: Document, meant: str | None) -> Finding:
+def _not_ours(name: str, index: int, document: Document, meant: str | None, language: Language) -> Finding:
     place = document.place(("kind",))
     if meant is not None:
-        message = f"kind is {document.data.get('kind')!r}; expected {meant}"
+        got = document.data.get("kind")
+        message = f"kind is {got!r}; expected {meant}"
+        if language == "ko":
+            message = f"kind 값이 {got!r}입니다. {meant}이어야 합니다"
         edits = (Edit("set", ("kind",), meant),)
         return Finding(
             name, place.line, place.column, "kind", "error", NOT_A_MANIFEST, message, meant, edits, index
@@ -233,6 +236,9 @@ def _not_ours(name: str, index: int, document: Document, meant: str | None) -> F
     expected = f"a mapping with apiVersion and kind, such as {API_GROUP}/v1 and {MODELS[0]}"
     what = "kind is not set" if isinstance(document.data, dict) else "the document is no mapping"
     message = f"{what}; expected {expected}"
+    if language == "ko":
+        what = "kind 값이 없습니다" if isinstance(document.data, dict) else "문서가 매핑이 아닙니다"
+        message = f"{what}. {API_GROUP}/v1의 {MODELS[0]}처럼 apiVersion과 kind가 있어야 합니다"
     return Finding(
         name,
         document.first_line,
@@ -250,8 +256,9 @@ def _repair(name: str, repair: Repair, language: Language) -> Finding:
     return Finding(name, repair.line, 1, "", "error", repair.rule, message)
 
 
-def _unreadable(name: str, error: ManifestError) -> Finding:
-    return Finding(name, error.line, 1, "", "error", UNREADABLE, error.problem)
+def _unreadable(name: str, error: ManifestError, language: Language) -> Finding:
+    message = f"읽을 수 없는 파일입니다: {error.problem}" if language == "ko" else error.problem
+    return Finding(name, error.line, 1, "", "error", UNREADABLE, message)
 
 
 def _gather_endpoints(

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from hypertier.spec.endpoint import L2_BACKENDS
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import MODELS, Edit, Hit, fixed, hit, rule, suggested
+from hypertier.spec.rules.rule import MODELS, UNSET, Edit, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import VLLM, Subject, parse_version, small_whole
 from hypertier.spec.tree import path
 
@@ -267,7 +267,7 @@ def hash_seed(subject: Subject) -> Iterator[Hit]:
     entry = subject.environment.get("PYTHONHASHSEED")
     if entry is None:
         value = subject.with_variable("PYTHONHASHSEED", "0")
-        yield fixed(subject.environment_path, value, feature=feature, seed="not set")
+        yield fixed(subject.environment_path, value, feature=feature, seed=UNSET)
     elif seed is not None and small_whole(seed) is None and not _is_placeholder(seed):
         yield fixed((*subject.environment_path, entry[0], "value"), "0", feature=feature, seed=seed)
 

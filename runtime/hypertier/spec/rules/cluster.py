@@ -14,6 +14,7 @@ from hypertier.spec.rules.rule import (
     MODELS,
     SERVICE_ACCOUNT,
     Hit,
+    Said,
     fixed,
     hit,
     rule,
@@ -93,7 +94,9 @@ def karpenter_needs(subject: Subject) -> Iterator[Hit]:
         if subject.manifest.text(name) != value:
             yield fixed((name,), value, expected=value)
     if not subject.manifest.text("ClusterRole"):
-        yield hit(("ClusterRole",), expected="the ARN of the role that Karpenter uses")
+        yield hit(
+            ("ClusterRole",), expected=Said("the ARN of the role that Karpenter uses", "Karpenter 역할의 ARN")
+        )
 
 
 @rule(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import vllm_version
-from hypertier.spec.rules.rule import Hit, fixed, hit, rule, suggested
+from hypertier.spec.rules.rule import Hit, Said, fixed, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import VLLM, Subject, small_whole
 from hypertier.spec.tree import path
 
@@ -39,14 +39,18 @@ def engine_port(subject: Subject) -> Iterator[Hit]:
         yield fixed(CONTAINER_PORT, found[0], port=found[0], why=found[1])
 
 
-def listening_port(subject: Subject) -> tuple[int, str] | None:
+def listening_port(subject: Subject) -> tuple[int, Said] | None:
     """The port that the engine will listen on and how that is known, or None where it is not."""
     written = subject.argument("--port")
     if written is not None:
         port = small_whole(written)
-        return None if port is None else (port, "--port")
+        return None if port is None else (port, Said("--port", "--port"))
     if subject.engine in ("lmi", "tgi") and subject.is_aws_container:
-        return None if any("PORT" in name for name in subject.environment) else (8080, "the container's own")
+        return (
+            None
+            if any("PORT" in name for name in subject.environment)
+            else (8080, Said("the container's own", "컨테이너 자체의 포트"))
+        )
     if subject.engine is None or subject.is_aws_container or "ecr." in subject.image:
         return None  # an image of one's own may listen anywhere
     if subject.manifest.items("spec.worker.command") and not any(
@@ -54,7 +58,9 @@ def listening_port(subject: Subject) -> tuple[int, str] | None:
     ):
         return None
     port = DEFAULT_PORTS.get(subject.engine)
-    return None if port is None else (port, f"{subject.engine}'s default")
+    if port is None:
+        return None
+    return port, Said(f"{subject.engine}'s default", f"{subject.engine} 기본값")
 
 
 @rule(
@@ -78,7 +84,7 @@ def metrics_port(subject: Subject) -> Iterator[Hit]:
     if written is None and subject.manifest.has(METRICS_PORT):
         return
     if (DEFAULT_METRICS_PORT if written is None else written) != right:
-        got = written if written is not None else f"not set, which means {DEFAULT_METRICS_PORT},"
+        got = written if written is not None else unset(DEFAULT_METRICS_PORT)
         yield fixed(METRICS_PORT, right, port=right, got=got)
 
 
@@ -109,7 +115,7 @@ def health_path_ping(subject: Subject) -> Iterator[Hit]:
     version = vllm_version(subject)
     written = subject.manifest.text(HEALTH_PATH)
     if version is not None and version < (0, 7) and written in (None, "/ping"):
-        got = written or "not set, which means /ping"
+        got = written or unset("/ping")
         yield fixed(HEALTH_PATH, "/health", got=got, version=subject.image_tag)
 
 
@@ -152,9 +158,9 @@ def floating_image(subject: Subject) -> Iterator[Hit]:
     if not image or re.search(r"[<>${}]", image) or "@sha256:" in image:
         return
     if subject.image_tag is None:
-        yield hit(path("spec.worker.image"), why="no tag")
-    elif subject.image_tag in ("latest", "nightly", "main", "stable", "dev"):
-        yield hit(path("spec.worker.image"), why=f"the tag {subject.image_tag} moves")
+        yield hit(path("spec.worker.image"), why=Said("no tag", "태그가 없음"))
+    elif (tag := subject.image_tag) in ("latest", "nightly", "main", "stable", "dev"):
+        yield hit(path("spec.worker.image"), why=Said(f"the tag {tag} moves", f"{tag} 태그는 계속 바뀜"))
 
 
 @rule(

@@ -23,7 +23,7 @@ from hypertier.spec.deployment import DeploymentFile, deployment_of
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import parse_bytes
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
+from hypertier.spec.rules.rule import MODELS, Hit, Said, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject
 from hypertier.spec.tree import path
 
@@ -68,7 +68,11 @@ def memory_too_small(subject: Subject) -> Iterator[Hit]:
     copy = _weights(subject) if prefetch and _model(subject) else 0
     needed = ENGINE_BASE_BYTES + (ENGINE_BYTES_PER_GPU + SHM_BYTES_PER_GPU) * subject.gpus + copy
     if memory is not None and memory < needed:
-        said = f", {copy // GIB}Gi of it the copy that prefetchEnabled keeps," if copy else ""
+        gibibytes = copy // GIB
+        said = Said(
+            f", {gibibytes}Gi of it the copy that prefetchEnabled keeps," if copy else "",
+            f"(prefetchEnabled의 사본 {gibibytes}Gi 포함)" if copy else "",
+        )
         rounded = f"{-(-needed // GIB)}Gi"
         yield suggested(
             (*where, "memory"), rounded, gpus=subject.gpus, needed=rounded.removesuffix("Gi"), copy=said
@@ -189,5 +193,5 @@ def deploy_time(subject: Subject) -> Iterator[Hit]:
     limit = DEFAULT_DEPLOY_SECONDS if written is None else written
     if limit < seconds:
         enough = -(-seconds * 3 // 2 // 600) * 600
-        got = written if written is not None else f"not set, which means {DEFAULT_DEPLOY_SECONDS}"
+        got = written if written is not None else unset(DEFAULT_DEPLOY_SECONDS)
         yield suggested(DEPLOY_TIME, enough, weights=weights // GIB, seconds=seconds, got=got)

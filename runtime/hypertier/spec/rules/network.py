@@ -9,7 +9,7 @@ from hypertier.catalog.instance_types import find_instance_type
 from hypertier.catalog.models import find_model
 from hypertier.planning.break_even import PREFILL_EFFICIENCY_RATIO, recompute_seconds
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
+from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import Subject, small_whole
 from hypertier.spec.tree import path
 
@@ -94,5 +94,5 @@ def idle_timeout(subject: Subject) -> Iterator[Hit]:
     limit = DEFAULT_IDLE_SECONDS if timeout is None else timeout
     if seconds > limit:
         enough = min(-(-int(seconds * 2) // 60) * 60, MAX_IDLE_SECONDS)
-        got = timeout if timeout is not None else f"not set, which means {DEFAULT_IDLE_SECONDS}"
+        got = timeout if timeout is not None else unset(DEFAULT_IDLE_SECONDS)
         yield suggested(IDLE_TIMEOUT, enough, tokens=length, seconds=round(seconds), got=got)

@@ -9,7 +9,18 @@ from hypertier.catalog.instance_types import GIB, INSTANCE_TYPES, find_instance_
 from hypertier.errors import ConfigError
 from hypertier.spec.quantities import parse_bytes, parse_count
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import ENDPOINT, JUMPSTART, MODELS, Hit, fixed, hit, rule, suggested
+from hypertier.spec.rules.rule import (
+    ENDPOINT,
+    JUMPSTART,
+    MODELS,
+    UNSET,
+    Hit,
+    Said,
+    fixed,
+    hit,
+    rule,
+    suggested,
+)
 from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject, small_whole
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, path
@@ -29,7 +40,7 @@ def instance_choice(subject: Subject) -> Iterator[Hit]:
     found = [name for name in fields if subject.manifest.has(path("spec", name))]
     if len(found) != 1:
         where = path("spec", found[1]) if found else INSTANCE_TYPE
-        yield hit(where, found=", ".join(found) or "none")
+        yield hit(where, found=", ".join(found) if found else Said("none", "없음"))
 
 
 @rule(
@@ -173,7 +184,7 @@ def no_gpu(subject: Subject) -> Iterator[Hit]:
 def gpu_request_unlike_limit(subject: Subject) -> Iterator[Hit]:
     limit, request = subject.manifest.get((*LIMITS, GPU)), subject.manifest.get((*REQUESTS, GPU))
     if request is not None and limit is None:
-        yield fixed((*LIMITS, GPU), request, got=request, limit="not set")
+        yield fixed((*LIMITS, GPU), request, got=request, limit=UNSET)
     elif request is not None and str(request) != str(limit):
         yield fixed((*REQUESTS, GPU), limit, limit=limit)
 

@@ -65,11 +65,11 @@ def kvaware_versions(subject: Subject) -> Iterator[Hit]:
     if operator is not None and operator < (3, 1, 3):
         lmcache, vllm = lmcache_version(subject), vllm_version(subject)
         fits = (lmcache is None or lmcache[:3] == (0, 3, 9)) and (vllm is None or vllm[:3] == (0, 11, 1))
-        needs, said = "LMCache 0.3.9post2 and vLLM 0.11.1", ".".join(str(part) for part in operator)
+        needs, said = "LMCache 0.3.9post2, vLLM 0.11.1", ".".join(str(part) for part in operator)
     else:
         lmcache, vllm = lmcache_version(subject), vllm_version(subject)
         fits = (lmcache is None or lmcache >= (0, 4, 3)) and (vllm is None or vllm >= (0, 19, 1))
-        needs, said = "LMCache 0.4.3 and vLLM 0.19.1, or newer", "3.1.3 and newer"
+        needs, said = "LMCache >= 0.4.3, vLLM >= 0.19.1", ">= 3.1.3"
     if not fits:
         yield hit(path("spec.worker.image"), needs=needs, operator=said)
 

@@ -22,7 +22,23 @@ SERVICE_ACCOUNT = "ServiceAccount"
 MODELS = (ENDPOINT, JUMPSTART)
 
 MAX_GOT_CHARACTERS = 80
-NOT_SET = {"en": "not set", "ko": "설정되지 않음"}
+NOT_SET = {"en": "not set", "ko": "미설정 상태"}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A value of a message that differs between the languages."""
+
+    en: str
+    ko: str
+
+
+UNSET = Said(NOT_SET["en"], NOT_SET["ko"])
+
+
+def unset(default: Any) -> Said:
+    """How a message quotes a value that is not written and therefore is `default`."""
+    return Said(f"not set, which means {default}", f"미설정 상태(기본값 {default})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +84,7 @@ class Rule:
         template = self.ko if language == "ko" else self.en
         got = subject.manifest.get(hit.where)
         values = {"path": dotted(hit.where), "got": shown(got, language)} | dict(hit.values)
-        return template.format(**{key: _text(value) for key, value in values.items()})
+        return template.format(**{key: _text(value, language) for key, value in values.items()})
 
 
 RULES: dict[str, Rule] = {}
@@ -117,7 +133,9 @@ def shown(value: Any, language: Language = "en") -> str:
     return text if len(text) <= MAX_GOT_CHARACTERS else text[: MAX_GOT_CHARACTERS - 1] + "…"
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, language: Language) -> str:
+    if isinstance(value, Said):
+        return value.ko if language == "ko" else value.en
     if isinstance(value, tuple | list | frozenset | set):
         return ", ".join(str(entry) for entry in value)
     return str(value)

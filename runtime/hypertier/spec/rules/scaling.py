@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import MODELS, Edit, Hit, fixed, hit, rule, suggested
+from hypertier.spec.rules.rule import MODELS, Edit, Hit, Said, fixed, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.tree import Path, path
 
@@ -81,7 +81,9 @@ def cloudwatch_endpoint_name(subject: Subject) -> Iterator[Hit]:
             if endpoint and entry.get("value") != endpoint:
                 yield suggested(place, endpoint, endpoint=endpoint)
             elif not endpoint and trigger.get("namespace") == "AWS/SageMaker":
-                yield hit(place, endpoint="none, as endpointName is not set")
+                yield hit(
+                    place, endpoint=Said("none, as endpointName is not set", "없음(endpointName 미설정)")
+                )
 
 
 @rule(
@@ -197,7 +199,7 @@ def replica_bounds(subject: Subject) -> Iterator[Hit]:
         high = subject.manifest.whole((*scaling, "maxReplicaCount"))
         low, top = 1 if low is None else low, 5 if high is None else high
         if top < low:
-            got = top if high is not None else f"not set, which means {top}"
+            got = top if high is not None else unset(top)
             yield suggested((*scaling, "maxReplicaCount"), low, low=low, got=got)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hypertier.spec.rules import sources
@@ -12,6 +13,7 @@ from hypertier.spec.rules.rule import (
     MODELS,
     Edit,
     Hit,
+    Said,
     fixed,
     hit,
     rule,
@@ -29,6 +31,25 @@ TYPED = (*MODELS, DEPLOYMENT)
 def faults_of(subject: Subject, *kinds: FaultKind) -> Iterator[Fault]:
     """The faults of these kinds, all of one walk over the document."""
     return (fault for fault in subject.faults if fault.kind in kinds)
+
+
+_IN_KOREAN = {
+    "a mapping of fields": "필드의 매핑",
+    "a list": "목록",
+    "true or false": "true 또는 false",
+    "a whole number": "정수",
+    "a number": "숫자",
+    "text, in quotes": "따옴표로 묶은 문자열",
+}
+
+
+def said(expected: str) -> Said:
+    """What a type expects, in both languages."""
+    korean = _IN_KOREAN.get(expected, expected)
+    korean = re.sub(r"^at most (\d+) (entries|characters)$", r"최대 \1개", korean)
+    korean = re.sub(r"^(-?\d+) or more$", r"\1 이상", korean)
+    korean = re.sub(r"^(-?\d+) to (-?\d+)$", r"\1~\2", korean)
+    return Said(expected, korean.replace(" or ", ", "))
 
 
 @rule(
@@ -93,9 +114,9 @@ def missing_field(subject: Subject) -> Iterator[Hit]:
 def wrong_type(subject: Subject) -> Iterator[Hit]:
     for fault in faults_of(subject, "type"):
         if fault.convert is not None:
-            yield fixed(fault.where, fault.convert, expected=fault.expected)
+            yield fixed(fault.where, fault.convert, expected=said(fault.expected))
         else:
-            yield hit(fault.where, expected=fault.expected)
+            yield hit(fault.where, expected=said(fault.expected))
 
 
 @rule(
@@ -109,9 +130,9 @@ def wrong_type(subject: Subject) -> Iterator[Hit]:
 def not_a_choice(subject: Subject) -> Iterator[Hit]:
     for fault in faults_of(subject, "choice"):
         if fault.rename is not None:
-            yield fixed(fault.where, fault.rename, expected=fault.expected)
+            yield fixed(fault.where, fault.rename, expected=said(fault.expected))
         else:
-            yield hit(fault.where, expected=fault.expected)
+            yield hit(fault.where, expected=said(fault.expected))
 
 
 @rule(
@@ -125,7 +146,7 @@ def not_a_choice(subject: Subject) -> Iterator[Hit]:
 def out_of_bounds(subject: Subject) -> Iterator[Hit]:
     for fault in faults_of(subject, "range", "pattern"):
         if fault.where[-1] not in HAVE_OWN_RULES:
-            yield hit(fault.where, expected=fault.expected)
+            yield hit(fault.where, expected=said(fault.expected))
 
 
 @rule(
@@ -190,8 +211,6 @@ def operator_too_old(subject: Subject) -> Iterator[Hit]:
     ko="metadata.name 값이 {got}입니다. 소문자, 숫자, 하이픈으로 된 63자 이하의 DNS 레이블이어야 합니다",
 )
 def name_is_a_label(subject: Subject) -> Iterator[Hit]:
-    import re
-
     name = subject.manifest.text("metadata.name")
     if name is None or re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
         return
