@@ -18,7 +18,7 @@ from hypertier.errors import ConfigError, LabError
 from hypertier.lab.client import Answer, ask
 from hypertier.lab.measuring import counts_of_running, served_replica
 from hypertier.lab.metrics import TIER_NAMES
-from hypertier.lab.overlay import Place
+from hypertier.lab.rules import Place
 from hypertier.lab.state import LabState
 
 WORDS = (

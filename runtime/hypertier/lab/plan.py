@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hypertier.errors import ConfigError
-from hypertier.lab.overlay import ENGINE, LEFT_OUT, MIB, ROUTER, Difference, Place
+from hypertier.lab.differences import Difference
+from hypertier.lab.overlay import ENGINE, ROUTER
 from hypertier.lab.process_spec import ProcessSpec
+from hypertier.lab.rules import LEFT_OUT, MIB, Place
 from hypertier.lab.translate import (
     RenderedEndpoint,
     engine_process,

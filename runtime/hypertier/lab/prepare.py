@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from hypertier.errors import ConfigError, MissingPackageError
+from hypertier.lab.differences import summary, table
 from hypertier.lab.engine_env import find_engine_python
 from hypertier.lab.lab import Lab
 from hypertier.lab.model import build_model
-from hypertier.lab.overlay import summary, table
 from hypertier.lab.plan import LabPlan, LabSettings, check_settings, l1_bytes_for, plan_lab
 from hypertier.lab.processes import free_ports
 from hypertier.lab.running import lab_directory

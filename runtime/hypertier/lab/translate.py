@@ -12,16 +12,10 @@ from typing import Any
 
 from hypertier.errors import ConfigError
 from hypertier.lab.arguments import Option, format_options, parse_options
-from hypertier.lab.overlay import (
-    ENGINE,
-    ROUTER,
-    Difference,
-    Overlay,
-    Place,
-    lay_over_env,
-    lay_over_options,
-)
+from hypertier.lab.differences import Difference
+from hypertier.lab.overlay import ENGINE, ROUTER
 from hypertier.lab.process_spec import ProcessSpec
+from hypertier.lab.rules import Overlay, Place, lay_over_env, lay_over_options
 
 WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet")
 ENGINE_COMMAND = ("-m", "hypertier.tier.launch", "serve")

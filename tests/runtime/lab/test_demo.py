@@ -7,7 +7,7 @@ import pytest
 
 from hypertier.errors import LabError
 from hypertier.lab.demo import cut, document_tokens, review_lines, run_command
-from hypertier.lab.overlay import MIB
+from hypertier.lab.rules import MIB
 
 
 @pytest.mark.parametrize(

@@ -1,59 +1,7 @@
 from __future__ import annotations
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from hypertier.lab.arguments import Option
-from hypertier.lab.overlay import (
-    ENGINE,
-    ROUTER,
-    Difference,
-    Overlay,
-    Place,
-    Rule,
-    lay_over_env,
-    lay_over_options,
-    summary,
-    table,
-)
-
-PLACE = Place(port=1234)
-SOME_RULES = Overlay(
-    options=(
-        Rule("--port", "{port}", "one machine"),
-        Rule("--gpus", None, "no GPU", only_if_set=True),
-        Rule("--eager", "", "no graphs"),
-    ),
-    kept_options=frozenset({"--seed"}),
-    env=(),
-    kept_env=frozenset(),
-)
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.sampled_from([Option("--port", ("80",)), Option("--gpus", ("8",)), Option("--seed", ("1",))]))
-)
-def test_laying_over_twice_changes_nothing_more(options: list[Option]) -> None:
-    once, _ = lay_over_options(SOME_RULES, options, PLACE, "c")
-
-    twice, differences = lay_over_options(SOME_RULES, once, PLACE, "c")
-
-    assert (twice, differences) == (once, [])
-
-
-def test_every_difference_is_told() -> None:
-    given_options = [Option("--gpus", ("8",)), Option("--port", ("80",)), Option("--seed", ("1",))]
-
-    options, differences = lay_over_options(SOME_RULES, given_options, PLACE, "c")
-
-    assert options == (Option("--port", ("1234",)), Option("--seed", ("1",)), Option("--eager"))
-    assert differences == [
-        Difference("--port", "80", "1234", "one machine"),
-        Difference("--gpus", "8", None, "no GPU"),
-        Difference("--eager", None, "", "no graphs"),
-    ]
+from hypertier.cli.router import command
+from hypertier.lab.overlay import ENGINE, ROUTER
 
 
 def test_a_setting_is_ruled_once_and_not_kept_as_well() -> None:
@@ -65,47 +13,8 @@ def test_a_setting_is_ruled_once_and_not_kept_as_well() -> None:
             assert not kept & set(settings_)
 
 
-def test_the_table_has_one_line_for_equal_differences() -> None:
-    difference = Difference("--x.a.b", "1", None, "why not")
+def test_every_option_of_the_router_is_kept_or_ruled() -> None:
+    named_by_the_lab = {"--replica"}
+    known = ROUTER.kept_options | {rule.setting for rule in ROUTER.options} | named_by_the_lab
 
-    assert table([difference, difference]) == [
-        "setting   in the manifest  here  why",
-        "--------  ---------------  ----  ---",
-        "--x ...b  1                -     why not",
-    ]
-
-
-def test_the_summary_has_what_the_manifest_set_once_by_reason() -> None:
-    differences = [
-        Difference("--port", "80", "1234", "one machine"),
-        Difference("--port", "80", "1235", "one machine"),
-        Difference("--host", "0.0.0.0", "127.0.0.1", "one machine"),
-        Difference("--eager", None, "", "no graphs"),
-        Difference("--x.a.b", "1", None, "why not"),
-    ]
-
-    assert summary(differences, 100) == [
-        "--port 80 -> 1234, --host 0.0.0.0 -> 127.0.0.1: one machine",
-        "b 1 -> -: why not",
-    ]
-
-
-@pytest.mark.parametrize("name", ["--seed", "--port", "--strange"])
-def test_what_is_to_be_left_out_goes_whatever_the_rules_say(name: str) -> None:
-    given_options = [Option("--port", ("80",)), Option("--seed", ("1",)), Option("--strange", ("2",))]
-    without = SOME_RULES.without({"--strange", name})
-
-    options, differences = lay_over_options(without, given_options, PLACE, "c")
-
-    assert {"--strange", name} & {option.name for option in options} == set()
-    left_out = {each.setting for each in differences if each.why == "left out by --without"}
-    assert left_out == {"--strange", name}
-
-
-def test_a_variable_can_be_left_out_too() -> None:
-    without = SOME_RULES.without(["STRANGE"])
-
-    assert lay_over_env(without, {"STRANGE": None}, PLACE, "c") == (
-        {},
-        [Difference("STRANGE", "from the cluster", None, "left out by --without")],
-    )
+    assert {option for parameter in command.params for option in parameter.opts} - known == set()

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypertier.errors import ConfigError
-from hypertier.lab.overlay import MIB
 from hypertier.lab.plan import LabPlan, LabSettings, l1_bytes_for, plan_lab
+from hypertier.lab.rules import MIB
 from hypertier.lab.translate import read_endpoint
 
 STRANGE = rendered(

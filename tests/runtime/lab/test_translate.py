@@ -8,8 +8,8 @@ import pytest
 from fakes_rendered import ENGINE_ARGS, ENGINE_ENV, ROUTER_ARGS, rendered, workload
 
 from hypertier.errors import ConfigError
-from hypertier.lab.overlay import Place
 from hypertier.lab.process_spec import ProcessSpec
+from hypertier.lab.rules import Place
 from hypertier.lab.translate import (
     RenderedEndpoint,
     engine_process,

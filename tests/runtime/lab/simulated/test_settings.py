@@ -6,7 +6,7 @@ import pytest
 from fakes_rendered import rendered
 
 from hypertier.errors import ConfigError
-from hypertier.lab.overlay import Place
+from hypertier.lab.rules import Place
 from hypertier.lab.simulated.settings import read_engine_settings
 from hypertier.lab.translate import engine_process, read_endpoint
 
