@@ -28,7 +28,7 @@ def endpoint(changes: Mapping[str, Any] | None = None) -> InferenceEndpointConfi
         if value is None:
             place.pop(last, None)
         else:
-            place[last] = value
+            place[last] = copy.deepcopy(value)
     return InferenceEndpointConfig.from_manifest(manifest)
 
 
