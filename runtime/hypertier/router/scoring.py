@@ -176,6 +176,7 @@ class _Sent:
     held: float
     size: float
     at: float
+    streamed: bool
     computing: bool = True
 
 
@@ -240,6 +241,7 @@ class Scoring:
             for replica in self._some_of(some, known):
                 load = self._loads[replica]
                 if known:
+                    self._settle(load, now)
                     wait = load.wait(now)
                     cost = wait + crowd * own * load.slowness + returning * load.in_flight
                     seconds = wait + own * load.slowness
@@ -253,14 +255,27 @@ class Scoring:
             raise ValueError("there is no replica to choose from")
         return Choice(best[3], chosen[0], chosen[1] if known else None)
 
-    def sent(self, ticket: Hashable, replica: int, held: float, size: float, now: float) -> None:
-        """A prompt goes to `replica`, which is believed to hold so much of it."""
+    def sent(
+        self,
+        ticket: Hashable,
+        replica: int,
+        held: float,
+        size: float,
+        now: float,
+        *,
+        streamed: bool = True,
+    ) -> None:
+        """A prompt goes to `replica`, which is believed to hold so much of it.
+
+        Where its answer is not `streamed`, no first token will be seen: once times are known, the prompt
+        counts as computed when its time has passed.
+        """
         load = self._loads.get(replica)
         if load is None:
             return
         self.crowd(now)
         held = min(held, size - 1)
-        self._sent[ticket] = _Sent(replica, held, size, now)
+        self._sent[ticket] = _Sent(replica, held, size, now, streamed)
         seconds = self.model.seconds(held, size) * load.slowness
         self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
         if not load.pending:
@@ -278,6 +293,7 @@ class Scoring:
         if sent is None or not sent.computing:
             return
         load = self._loads[sent.replica]
+        self._settle(load, now)
         took = now - max(sent.at, load.since)
         expected = self.model.seconds(sent.held, sent.size)
         if self.model.calibrated and expected > 0 and took > 0:
@@ -311,6 +327,16 @@ class Scoring:
         """Requests sent there and not finished."""
         load = self._loads.get(replica)
         return load.in_flight if load is not None else 0
+
+    def _settle(self, load: _Load, now: float) -> None:
+        """Take what is not streamed and ought to be computed as computed; `ready_at` stays what it was."""
+        while load.pending:
+            ticket, seconds = next(iter(load.pending.items()))
+            sent = self._sent[ticket]
+            if sent.streamed or now < load.since + seconds or not self.model.calibrated:
+                return
+            self._computed(ticket, sent, load, now)
+            load.since += seconds
 
     def _computed(self, ticket: Hashable, sent: _Sent, load: _Load, now: float) -> None:
         self.crowd(now)

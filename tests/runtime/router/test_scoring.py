@@ -170,6 +170,28 @@ def test_equal_replicas_take_turns() -> None:
     assert sorted(seen) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+def test_an_answer_that_is_not_streamed_holds_nobody_up_once_its_prompt_ought_to_be_computed() -> None:
+    def seconds(streamed: bool) -> float | None:
+        made = taught()
+        made.sent("a", 2, 0, 60_000, 1000.0, streamed=streamed)
+        return made.choose(1000, [], 0b0100, 1030.0).seconds
+
+    assert seconds(streamed=False) == pytest.approx(true_seconds(0, 1000), rel=0.1)
+    assert (seconds(streamed=True) or 0) > 10
+
+
+def test_what_comes_behind_an_answer_that_is_not_streamed_is_learned_from_alone() -> None:
+    made = taught()
+    expected = true_seconds(0, 20_000)
+    made.sent("unseen", 2, 0, 20_000, 1000.0, streamed=False)
+    made.sent("seen", 2, 0, 20_000, 1000.0)
+
+    made.first_token("seen", 1000.0 + 2 * expected)
+
+    assert made.model.seconds(0, 20_000) == pytest.approx(expected, rel=0.1)
+    assert made.choose(1000, [], 0b0100, 1010.0).seconds == pytest.approx(true_seconds(0, 1000), rel=0.1)
+
+
 def test_a_removed_replica_is_forgotten_with_what_it_had_in_hand() -> None:
     made = taught()
     made.sent("a", 2, 0, 1000, 1000.0)
@@ -219,7 +241,7 @@ def test_whatever_happens_a_choice_is_one_of_those_asked_for(steps: list[tuple[s
     for what, number, replica in steps:
         now += number / 10
         if what == "send" and replica in present and number not in open_:
-            made.sent(number, replica, 0, 500 + number, now)
+            made.sent(number, replica, 0, 500 + number, now, streamed=number % 2 == 0)
             open_.add(number)
         elif what == "token":
             made.first_token(number, now)
