@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from hypertier.lab.process_spec import ProcessSpec
 PROC = Path("/proc")
 POLL_SECONDS = 0.1
 TAIL_LINES = 12
+PORTS = range(20_000, 30_000)
 
 
 @dataclass(frozen=True)
@@ -227,12 +229,20 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nothing listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports of 127.0.0.1 that nothing listens on now.
+
+    They lie below the range that systems take the near ends of connections from (Linux 32768 to 60999): an
+    engine listens many seconds later, and none must be taken by then.
+    """
+    free: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if len(free) == count:
+            return free
+        with socket.socket() as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                attempt.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            free.append(port)
+    raise LabError(f"fewer than {count} ports from {PORTS.start} to {PORTS.stop - 1} are free")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -149,3 +150,13 @@ def test_a_state_that_is_none_names_the_file(tmp_path: Path) -> None:
 
     with pytest.raises(LabError, match=r"state\.json is not a lab's state"):
         load_state(tmp_path)
+
+
+def test_free_ports_are_free_and_not_those_of_outgoing_connections() -> None:
+    ports = free_ports(50)
+
+    assert len(set(ports)) == 50
+    assert all(20_000 <= port < 30_000 for port in ports)
+    for port in ports:
+        with socket.create_server(("127.0.0.1", port)):
+            assert port not in free_ports(50)
