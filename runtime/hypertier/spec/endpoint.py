@@ -7,8 +7,6 @@ Schema: `inferenceendpointconfigs.inference.sagemaker.aws.amazon.com`, operator 
 (https://github.com/aws/sagemaker-hyperpod-cli, helm_chart/HyperPodHelmChart, read 2026-12-01).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self

@@ -4,8 +4,6 @@ Schema: `jumpstartmodels.inference.sagemaker.aws.amazon.com`, operator 3.2
 (https://github.com/aws/sagemaker-hyperpod-cli, helm_chart/HyperPodHelmChart, read 2026-12-01).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Self
 

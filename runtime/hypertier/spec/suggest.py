@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 MIN_SIMILARITY_RATIO = 0.72  # below it a suggestion puzzles more than it helps
@@ -19,6 +18,8 @@ def nearest(typed: str, known: Iterable[str]) -> str | None:
     same = [word for word in words if _plain(word) == plain]
     if same:
         return same[0] if len(same) == 1 else None
+    import difflib  # needed for what is misspelled alone, slow to import
+
     scored = sorted(
         ((difflib.SequenceMatcher(None, plain, _plain(word)).ratio(), word) for word in words), reverse=True
     )

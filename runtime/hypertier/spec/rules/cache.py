@@ -142,12 +142,14 @@ def l2_url_own_pod(subject: Subject) -> Iterator[Hit]:
     ko="{path} 값이 공인 주소 {host}입니다. VPC 밖에서는 전송 중 암호화가 보장되지 않습니다",
 )
 def l2_url_outside_vpc(subject: Subject) -> Iterator[Hit]:
-    import ipaddress  # rarely needed, slow to import
-
     url = subject.manifest.text(URL)
     host = _host(url) if url and subject.l2_backend == "redis" else None
+    if host is None or not re.fullmatch(r"[0-9a-fA-F.:]+", host):
+        return
+    import ipaddress  # rarely needed, slow to import
+
     try:
-        public = host is not None and ipaddress.ip_address(host).is_global
+        public = ipaddress.ip_address(host).is_global
     except ValueError:
         return
     if public:
