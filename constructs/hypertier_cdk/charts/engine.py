@@ -9,7 +9,7 @@ from typing import Any
 from hypertier.planning.engine import EnginePlan, plan_engine
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
-from hypertier.spec.quantities import format_bytes, parse_count
+from hypertier.spec.quantities import format_bytes, parse_bytes, parse_count
 from hypertier_cdk.charts.autoscaling import engine_scaling
 from hypertier_cdk.charts.engine_arguments import (
     ENGINE_COMMAND,
@@ -43,6 +43,7 @@ from hypertier_cdk.charts.weights import Weights, weights_of
 
 HEALTH_PATH = "/health"
 LIMITS = "spec.worker.resources.limits"
+DISK = "ephemeral-storage"
 PROBE_SECONDS = 10
 # CoreDNS on EKS caches answers for 30 s (https://docs.aws.amazon.com/eks/latest/userguide/coredns.html, the
 # add-on's default Corefile): until then routers may still send requests to an engine that leaves.
@@ -58,7 +59,7 @@ def engine_objects(
     check_command(endpoint)
     plan = plan_engine(deployment, endpoint)
     image = engine_image(deployment, inputs)
-    weights = weights_of(endpoint, names, image.value)
+    weights = weights_of(endpoint, names, image.value, plan.model)
     l2 = [l2_url(endpoint, inputs)] if endpoint.kv_cache.l2_enabled else []
     workload = _deployment(deployment, endpoint, names, plan, weights, inputs, image.value)
     annotations = placeholder_annotations(image, *l2)
@@ -177,7 +178,7 @@ def _container(
         "ports": [
             {"name": "http", "containerPort": worker.model_invocation_port.container_port, "protocol": "TCP"}
         ],
-        "resources": _resources(endpoint, plan),
+        "resources": _resources(endpoint, plan, weights),
         "securityContext": CONTAINER_SECURITY,
         "lifecycle": {"preStop": {"sleep": {"seconds": LAMEDUCK_SECONDS}}},
         "volumeMounts": [
@@ -193,15 +194,24 @@ def _container(
     return container
 
 
-def _resources(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:
+def _resources(endpoint: InferenceEndpointConfig, plan: EnginePlan, weights: Weights) -> Object:
     """What the manifest asks for; memory and GPUs as planned, requests and limits alike."""
     written = endpoint.spec.worker.resources
     requests, limits = dict(written.requests or {}), dict(written.limits or {})
     planned: dict[str, Any] = {"memory": format_bytes(plan.memory_bytes)}
     if plan.gpus:
         planned[GPU_RESOURCE] = plan.gpus
-    for name in sorted({*requests, *limits} - {"cpu", "memory", GPU_RESOURCE}):
-        planned[name] = _same(endpoint, name, requests.get(name), limits.get(name))
+    for name in sorted({*requests, *limits} - {GPU_RESOURCE}):
+        if "/" in name or name.startswith("hugepages-"):
+            planned[name] = _same(endpoint, name, requests.get(name), limits.get(name))
+    if weights.disk_bytes is not None:
+        requests.setdefault(DISK, format_bytes(weights.disk_bytes))
+    if DISK in requests and DISK in limits:
+        most_bytes = parse_bytes(f"{endpoint.name}: {LIMITS}.{DISK}", limits[DISK])
+        if parse_bytes(f"{endpoint.name}: {DISK}", requests[DISK]) > most_bytes:
+            raise refuse(
+                endpoint, f"{LIMITS}.{DISK}", limits[DISK], f"{requests[DISK]} or more, which is requested"
+            )
     cpus = plan.cpus
     if "cpu" in limits:
         most = parse_count(f"{endpoint.name}: {LIMITS}.cpu", limits["cpu"])
@@ -223,7 +233,7 @@ def _resources(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:
 
 
 def _same(endpoint: InferenceEndpointConfig, name: str, request: Any, limit: Any) -> Any:
-    """The amount of a device or of storage, which Kubernetes wants requested and limited alike."""
+    """The amount of a device, which Kubernetes wants requested and limited alike."""
     if request is not None and limit is not None and str(request) != str(limit):
         raise refuse(
             endpoint,

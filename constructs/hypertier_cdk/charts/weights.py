@@ -8,9 +8,12 @@ https://github.com/kubernetes-sigs/aws-fsx-csi-driver/tree/master/examples/kuber
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hypertier.catalog.instance_types import GIB
+from hypertier.catalog.models import ModelShape
 from hypertier.spec.endpoint import InferenceEndpointConfig, ModelSourceConfig
 from hypertier_cdk.charts.inputs import refuse
 from hypertier_cdk.charts.names import Names
@@ -19,20 +22,27 @@ from hypertier_cdk.charts.volumes import claimed_volume, persistent_volume
 
 DEFAULT_MOUNT_PATH = "/opt/ml/model"
 PURPOSE = "weights"
+BYTES_PER_PARAMETER = 2.2  # 16 bits, and a tenth for what else a repository holds
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """`objects` stand beside the pods; the rest goes into the engine's pod."""
+    """`objects` stand beside the pods; the rest goes into the engine's pod.
+
+    `disk_bytes` of the node's disk are taken, None where none or nobody knows.
+    """
 
     mount_path: str
     mount: Object
     volumes: tuple[Object, ...]
     objects: tuple[Object, ...] = ()
-    init_containers: tuple[Object, ...] = field(default=())
+    init_containers: tuple[Object, ...] = ()
+    disk_bytes: int | None = None
 
 
-def weights_of(endpoint: InferenceEndpointConfig, names: Names, image: str) -> Weights:
+def weights_of(
+    endpoint: InferenceEndpointConfig, names: Names, image: str, model: ModelShape | None = None
+) -> Weights:
     """Mount what `modelSourceConfig` names at `modelVolumeMount`.
 
     Raises:
@@ -47,7 +57,10 @@ def weights_of(endpoint: InferenceEndpointConfig, names: Names, image: str) -> W
         "huggingface": _from_hugging_face,
         "kubernetesVolume": _from_volume,
     }
-    return readers[source.model_source_type](endpoint, names, source, mount.name, path, image)
+    weights = readers[source.model_source_type](endpoint, names, source, mount.name, path, image)
+    if weights.init_containers and model is not None:
+        return replace(weights, disk_bytes=math.ceil(model.num_parameters * BYTES_PER_PARAMETER / GIB) * GIB)
+    return weights
 
 
 def _from_s3(

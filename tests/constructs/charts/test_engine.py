@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from fakes_charts import PREFILL_AND_DECODE, TIERED, deployment
+from fakes_charts import HUGGING_FACE, PREFILL_AND_DECODE, TIERED, deployment
 from kubernetes_gate import amount
 
 from hypertier.errors import ConfigError
@@ -266,6 +266,27 @@ def test_a_device_that_is_requested_or_limited_is_both() -> None:
         assert resources["requests"][name] == resources["limits"][name]
 
 
+def test_weights_that_are_downloaded_have_their_room_on_the_node_s_disk() -> None:
+    wanted = deployment({"spec.modelSourceConfig": HUGGING_FACE})
+
+    resources = container_of(wanted)["resources"]
+
+    assert amount(resources["requests"]["ephemeral-storage"]) > 70.6e9 * 2
+    assert "ephemeral-storage" not in container_of(deployment())["resources"]["requests"]
+
+
+def test_disk_is_requested_and_limited_as_it_is_written() -> None:
+    asked = {
+        "requests": {"ephemeral-storage": "10Gi"},
+        "limits": {"ephemeral-storage": "20Gi", "nvidia.com/gpu": 8},
+    }
+
+    resources = container_of(deployment({"spec.worker.resources": asked}))["resources"]
+
+    assert resources["requests"]["ephemeral-storage"] == "10Gi"
+    assert resources["limits"]["ephemeral-storage"] == "20Gi"
+
+
 def test_a_service_account_of_the_user_s_own_is_used_and_not_made() -> None:
     wanted = deployment({"spec.kubernetes": {"serviceAccountName": "mine"}})
 
@@ -323,6 +344,15 @@ BAD_MANIFESTS = {
     "CPU in no unit of Kubernetes": (
         {"spec.worker.resources": {"limits": {"cpu": "48 cores", "nvidia.com/gpu": 8}}},
         r"spec\.worker\.resources\.limits\.cpu is '48 cores'; expected a number",
+    ),
+    "less disk than is requested": (
+        {
+            "spec.worker.resources": {
+                "requests": {"ephemeral-storage": "20Gi"},
+                "limits": {"ephemeral-storage": "10Gi", "nvidia.com/gpu": 8},
+            }
+        },
+        r"limits\.ephemeral-storage is '10Gi'; expected 20Gi or more, which is requested",
     ),
     "half of a device": (
         {
