@@ -26,7 +26,8 @@ def url() -> Iterator[str]:
     settings = EngineSettings(
         model="m",
         port=0,
-        l1_bytes=64 * 2**20,
+        kv_cache_bytes=32 * 2**20,
+        l1_bytes=32 * 2**20,
         prefill_seconds_per_token=0,
         decode_seconds_per_token=0,
     )
