@@ -74,7 +74,7 @@ class HypertierTier(SecondaryTierManager):
             tier_type=tier_type,
             backpressure_detector=backpressure_detector,
         )
-        self._chunk_bytes = self.block_size_bytes
+        self._chunk_bytes = chunk_bytes(primary_kv_view)
         self._l1 = primary_kv_view.cast("B")
         self._counters = Counters()
         self._backend = choose_backend(settings, credential_source(os.environ))
@@ -205,6 +205,12 @@ class HypertierTier(SecondaryTierManager):
     def _slots(self, job: TransferJob) -> list[memoryview]:
         size = self._chunk_bytes
         return [self._l1[number * size : (number + 1) * size] for number in compat.chunk_ids(job)]
+
+
+def chunk_bytes(primary_kv_view: memoryview) -> int:
+    """How long a chunk is: a row of L1."""
+    assert primary_kv_view.strides is not None
+    return primary_kv_view.strides[0]
 
 
 def prior(amount: int, per_second: int) -> float:

@@ -1,0 +1,130 @@
+"""The tier keeps to the interface of each vLLM that it supports, as recorded from its wheel."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes_tier import RealValkey, eventually
+from fakes_tier_vllm import INTERFACES, install, recorded
+
+from hypertier.errors import ConfigError
+
+VERSIONS = sorted(path.stem.removeprefix("vllm-") for path in INTERFACES.glob("vllm-*.json"))
+CHUNK = 65_536
+KEYS = [b"a" * 36, b"b" * 36]
+REQUEST = SimpleNamespace(req_id="r")
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RealValkey]:
+    with RealValkey() as server:
+        yield server
+
+
+@pytest.fixture(params=VERSIONS)
+def interface(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return recorded(request.param)
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch, interface: dict[str, Any]) -> ModuleType:
+    return install(monkeypatch, interface)
+
+
+def offloading_spec(model: Path) -> SimpleNamespace:
+    config = SimpleNamespace(
+        model=SimpleNamespace(name=str(model), dtype="float32"),
+        cache=SimpleNamespace(tokens_per_hash=16, blocks_per_chunk=2),
+        parallel=SimpleNamespace(world_size=1),
+        worker_kv_bytes_per_block=1024,
+        groups=[SimpleNamespace(tokens_per_block=16, layer_names=["layer"])],
+    )
+    return SimpleNamespace(config=config)
+
+
+def job(interface: dict[str, Any], number: int, slots: list[int], is_promotion: bool) -> Any:
+    from vllm.v1.kv_offload.tiering.base import TransferJob
+
+    values = {
+        "job_id": number,
+        "keys": KEYS,
+        "chunk_ids": slots,
+        "block_ids": slots,
+        "is_promotion": is_promotion,
+        "req_context": REQUEST,
+        "submit_time": 0.0,
+    }
+    return TransferJob(**{name: values[name] for name in interface["transfer_job"]})
+
+
+def test_at_least_three_versions_are_recorded_the_oldest_supported_one_among_them() -> None:
+    assert len(VERSIONS) >= 3
+    assert VERSIONS[0].startswith("0.28.")
+
+
+def test_methods_take_what_vllm_passes(module: ModuleType, interface: dict[str, Any]) -> None:
+    for name, names in interface["tier_methods"].items():
+        method = vars(module.HypertierTier).get(name)
+        if inspect.isfunction(method):
+            inspect.signature(method).bind("self", *names)
+    assert not module.HypertierTier.__abstractmethods__
+
+
+def test_chunks_are_stored_looked_up_and_loaded(
+    module: ModuleType, interface: dict[str, Any], valkey: RealValkey, tmp_path: Path
+) -> None:
+    from vllm.v1.kv_offload.base import LookupResult, ScheduleEndContext
+
+    l1 = memoryview(bytearray(4 * CHUNK))
+    l1[: 2 * CHUNK] = b"a" * CHUNK + b"b" * CHUNK
+    arguments = (
+        {"backpressure_detector": None} if "backpressure_detector" in interface["tier_constructor"] else {}
+    )
+    tier = module.HypertierTier(
+        offloading_spec(tmp_path),
+        l1.cast("B", (4, CHUNK)),
+        "HypertierTier",
+        **arguments,
+        url=valkey.url,
+        namespace=interface["version"],
+        locality="REMOTE",
+        lookup_deadline_ms=20_000,
+    )
+    step_end = ScheduleEndContext(new_req_ids=["r"], preempted_req_ids=[])
+
+    def settled() -> bool:
+        tier.on_schedule_end(step_end)
+        return tier.lookup(b"c" * 36, REQUEST) is not LookupResult.RETRY
+
+    tier.on_new_request(REQUEST)
+    tier.submit_store(job(interface, 1, [0, 1], False))
+    tier.drain_jobs()
+    (stored,) = tier.get_finished_jobs()
+    assert eventually(settled)
+    found = [tier.lookup(key, REQUEST).name for key in [*KEYS, b"c" * 36]]
+    tier.submit_load(job(interface, 2, [2, 3], True))
+    tier.drain_jobs()
+    (loaded,) = tier.get_finished_jobs()
+    stats = tier.get_stats()
+    definitions = tier.build_metric_definitions({})
+    tier.on_request_finished(REQUEST)
+    tier.shutdown()
+
+    assert (stored.job_id, stored.success, loaded.job_id, loaded.success) == (1, True, 2, True)
+    assert set(loaded.successful_keys) == set(KEYS)
+    assert found == ["HIT", "HIT", "MISS"]
+    assert l1[2 * CHUNK :] == l1[: 2 * CHUNK]
+    assert (stats.counters.keys() | stats.gauges.keys()) <= definitions.keys()
+
+
+@pytest.mark.parametrize("version", ["0.27.1", "0.20.0"])
+def test_an_older_vllm_is_refused_with_a_message(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    module = install(monkeypatch, recorded(VERSIONS[0]) | {"version": version})
+
+    with pytest.raises(ConfigError, match=f"vllm is '{version}'; expected 0.28 or newer"):
+        module.HypertierTier(SimpleNamespace(), memoryview(b""), "HypertierTier")
