@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from hypertier.spec.rules.rule import Edit
 from hypertier.spec.source import read_documents
 from hypertier.spec.tree import Path
 
+YAML_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")  # that are no text in YAML 1.1
 MAX_WIDTH = 4096  # no line of a manifest is folded anew
 
 
@@ -66,6 +68,7 @@ def _edited(text: str, findings: Sequence[Finding]) -> str:
     if not findings:
         return text
     yaml = _round_trip(text)
+    is_json = _is_json(text)
     try:
         documents = list(yaml.load_all(text))
         present = [document for document in documents if document is not None]
@@ -73,6 +76,8 @@ def _edited(text: str, findings: Sequence[Finding]) -> str:
             if document < len(present):
                 for edit in edits:
                     apply(present[document], edit)
+        if is_json:
+            return json.dumps(present[0], indent=2, ensure_ascii=False) + "\n"
         stream = io.StringIO()
         yaml.dump_all(documents, stream)
         after = stream.getvalue()
@@ -80,6 +85,13 @@ def _edited(text: str, findings: Sequence[Finding]) -> str:
     except (YAMLError, ManifestError, RecursionError, ValueError):
         return text
     return after
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _edits_by_document(findings: Iterable[Finding]) -> Mapping[int, list[Edit]]:
@@ -165,7 +177,7 @@ def _kept_style(before: Any, value: Any) -> Any:
         return value
     if isinstance(before, ScalarString):
         return type(before)(value)
-    is_plain = re.fullmatch(r"[A-Za-z/][\w./:@-]*", value) and value.lower() not in ("true", "false", "null")
+    is_plain = re.fullmatch(r"[A-Za-z/][\w./:@-]*", value) and value.lower() not in YAML_WORDS
     return value if is_plain else DoubleQuotedScalarString(value)
 
 

@@ -123,7 +123,9 @@ class _Reader:
                 self._start(_place(event).line)
             elif isinstance(event, yaml.DocumentEndEvent):
                 if self.root is not None:
-                    yield Document(self.root, self.places, tuple(self.duplicates), self.first_line)
+                    yield Document(
+                        self.root, self.places, tuple(self.duplicates), self.written, self.first_line
+                    )
             elif isinstance(event, yaml.ScalarEvent):
                 self._scalar(event)
             elif isinstance(event, yaml.AliasEvent):
@@ -141,6 +143,7 @@ class _Reader:
         self.stack: list[_Open] = []
         self.places: dict[Path, Place] = {}
         self.duplicates: list[Path] = []
+        self.written: dict[Path, str] = {}
         self.anchors: dict[str, tuple[Any, int] | None] = {}
 
     def _count(self, num_nodes: int, event: Any) -> None:
@@ -158,6 +161,8 @@ class _Reader:
             return
         self._count(1, event)
         value = self.scalars.read(event)
+        if not isinstance(value, str) and value is not None and event.value != str(value):
+            self.written[top.next_path() if top else ()] = event.value
         if event.anchor:
             self.anchors[event.anchor] = (value, 1)
         self._put(value, event)

@@ -97,11 +97,15 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML document: its plain data, and where each of its values stands."""
+    """One YAML document: its plain data, and where each of its values stands.
+
+    `written` has numbers and truths whose text is not their own (`3.10`, `yes`, `0o17`).
+    """
 
     data: Any
     places: Mapping[Path, Place] = field(default_factory=dict)
     duplicates: Sequence[Path] = ()
+    written: Mapping[Path, str] = field(default_factory=dict)
     first_line: int = 1
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -144,6 +145,26 @@ def test_only_the_broken_document_of_a_file_changes() -> None:
 
     assert first["spec"]["instanceType"] == second["spec"]["instanceType"] == "ml.g6e.xlarge"
     assert repaired(text).count("# who: platform team") == 2
+
+
+def test_json_stays_json() -> None:
+    manifest = changed(endpoint(), {"spec.instanceType": "g5.12xlarge"})
+
+    after = repaired(json.dumps(manifest))
+
+    assert json.loads(after) == endpoint()
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [("3.10", "3.10"), ("yes", "yes"), ("010", "010"), ("7", "7"), ("1e3", "1e3"), ("true", "true")],
+)
+def test_a_value_that_needs_quotes_gets_them_and_stays_what_was_written(written: str, text: str) -> None:
+    manifest = yaml.safe_dump(endpoint()).replace("value: '0'", f"value: {written}")
+
+    after = yaml.safe_load(repaired(manifest))
+
+    assert after["spec"]["worker"]["environmentVariables"][0]["value"] == text
 
 
 def test_a_file_without_findings_is_no_change() -> None:

@@ -23,13 +23,8 @@ RESERVED_VOLUMES = (
     "lmcache-config",
     "gated-model-downloader-configmap",
 )
-GATED_PREFIXES = (
-    "meta-",
-    "huggingface-llm-gemma",
-    "huggingface-llm-mistral",
-    "model-llama",
-    "deepseek-llm-r1-distill-llama",
-)
+# Models of the JumpStart hub that AWS publishes behind a licence: Meta's and Google's.
+GATED_PREFIXES = ("meta-textgeneration-", "meta-vlm-", "huggingface-llm-gemma-")
 
 
 @rule(

@@ -113,8 +113,11 @@ def missing_field(subject: Subject) -> Iterator[Hit]:
 )
 def wrong_type(subject: Subject) -> Iterator[Hit]:
     for fault in faults_of(subject, "type"):
-        if fault.convert is not None:
-            yield fixed(fault.where, fault.convert, expected=said(fault.expected))
+        fix = fault.convert
+        if isinstance(fix, str):  # as it was written: 3.10 is not 3.1
+            fix = subject.document.written.get(fault.where, fix)
+        if fix is not None:
+            yield fixed(fault.where, fix, expected=said(fault.expected))
         else:
             yield hit(fault.where, expected=said(fault.expected))
 
