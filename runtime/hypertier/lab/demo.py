@@ -25,7 +25,7 @@ from hypertier.lab.metrics import read_counts
 from hypertier.lab.model import ModelShape
 from hypertier.lab.plan import ENGINES
 from hypertier.lab.prepare import prepare_lab
-from hypertier.lab.running import lab_directory, stop_lab
+from hypertier.lab.running import lab_directory, make_directory, stop_lab
 
 REFERENCE = Path("examples/reference/deployment.yaml")
 DIRECTORY = Path(".hypertier/demo")
@@ -144,7 +144,7 @@ def run_command(name: str, argv: Sequence[str], say: Callable[[str], None]) -> l
     Raises:
         LabError: it did not end with 0; the message has the end of its output.
     """
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    make_directory(DIRECTORY)
     log = DIRECTORY / f"{name.replace(' ', '-')}.log"
     begin = time.monotonic()
     try:

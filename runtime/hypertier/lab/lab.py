@@ -61,6 +61,8 @@ class Lab:
             raise LabError(
                 f"this lab is up already, at {state.router_url}; end it with: hypertier lab down FILE"
             )
+        for name in self._specs:
+            (self.directory / f"{name}.log").unlink(missing_ok=True)
         try:
             self.start([name for name in self._specs if name == "valkey"])
             self.start(self.engine_names)

@@ -18,7 +18,7 @@ from hypertier.lab.lab import Lab
 from hypertier.lab.model import build_model
 from hypertier.lab.plan import LabPlan, LabSettings, check_settings, l1_bytes_for, plan_lab
 from hypertier.lab.processes import free_ports
-from hypertier.lab.running import lab_directory
+from hypertier.lab.running import lab_directory, make_directory
 from hypertier.lab.translate import read_endpoint
 from hypertier.lab.valkey import find_server, valkey_process
 from hypertier.spec.deployment import load_deployment
@@ -102,7 +102,7 @@ def prepare_lab(
 def tell_differences(plan: LabPlan, directory: Path, say: Say, *, brief: bool) -> None:
     """Say what differs here from the manifests, and keep the whole table in a file."""
     lines = table(plan.differences)
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     file = directory / DIFFERENCES
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     say("What the charts rendered runs here as processes. What differs, and why:")

@@ -18,6 +18,21 @@ def lab_directory(name: str) -> Path:
     return LAB_DIRECTORY / name
 
 
+def make_directory(directory: Path) -> None:
+    """Make a lab's directory.
+
+    Raises:
+        LabError: it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(
+            f"{directory} cannot be made here, in {Path.cwd()}: {error.strerror}; "
+            "the lab keeps its logs and model there: change to a directory that you may write to"
+        ) from error
+
+
 def running_lab(path: Path) -> LabState:
     """Find the lab of a deployment file.
 

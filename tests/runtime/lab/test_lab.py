@@ -153,6 +153,24 @@ def test_a_lab_that_does_not_come_up_whole_is_ended(told: list[str]) -> None:
     assert lab.records == ()
 
 
+def test_logs_begin_anew_with_each_lab(told: list[str]) -> None:
+    lab = prepare_lab(rendered(), "test", "simulated", 1, told.append)
+    (lab.directory / "engine-0.log").write_text("of an earlier lab\n")
+
+    with lab:
+        log = (lab.directory / "engine-0.log").read_text()
+
+    assert "SIMULATED engine on port" in log
+    assert "of an earlier lab" not in log
+
+
+def test_a_directory_that_cannot_be_made_is_told(told: list[str]) -> None:
+    Path(".hypertier").write_text("a file")
+
+    with pytest.raises(LabError, match=r"\.hypertier/lab/test cannot be made here, in .*: Not a directory"):
+        prepare_lab(rendered(), "test", "simulated", 1, told.append)
+
+
 @pytest.mark.parametrize(
     ("engine", "replicas", "message"),
     [
