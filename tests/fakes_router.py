@@ -9,8 +9,12 @@ from typing import Any
 from fakes_engine import FakeEngine
 
 from hypertier.router.app import Router
+from hypertier.router.openai import InferenceRequest
+from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.strategies import build
+from hypertier.router.strategies.by_score import Choice
 
 
 @asynccontextmanager
@@ -36,3 +40,36 @@ def healthy_replicas(count: int) -> tuple[ReplicaSet, Sequence[Replica]]:
     for replica in list(replicas.by_url.values()):
         replicas.admit(replica)
     return replicas, replicas.healthy
+
+
+class Traffic:
+    """Requests through a picker, under a clock that a test moves."""
+
+    def __init__(self, strategy: str, num_replicas: int, index_bytes: int = 1 << 22) -> None:
+        self.replicas, _ = healthy_replicas(num_replicas)
+        self.now = 100.0
+        self.strategy = build(strategy, replicas=self.replicas, index_bytes=index_bytes, now=lambda: self.now)
+        self.picker = Picker(self.strategy, self.replicas)
+        self.choices: list[Choice] = []
+
+    def send(self, request: InferenceRequest) -> Choice:
+        """Pick and send; it stays in flight. Its ticket is its number, from 0 on."""
+        choice = self.picker.pick(len(self.choices), request, self.now)
+        assert choice is not None
+        self.replicas.start(choice.replica, 0)
+        self.choices.append(choice)
+        return choice
+
+    def answer(self, ticket: int, *, after: float = 0.0) -> None:
+        """Its first event comes `after` seconds from now, and it ends."""
+        self.now += after
+        self.strategy.first_token(ticket, self.now)
+        self.strategy.finished(ticket, self.now)
+        self.replicas.finish(self.choices[ticket].replica)
+
+    def serve(self, request: InferenceRequest, *, seconds_per_byte: float = 0.0) -> Choice:
+        """Send, and answer after the time that an engine takes for what it has not cached."""
+        choice = self.send(request)
+        num_bytes = request.num_bytes - choice.matched_bytes
+        self.answer(len(self.choices) - 1, after=0.001 + seconds_per_byte * num_bytes)
+        return choice

@@ -21,7 +21,6 @@ from hypertier.router.openai import Refusal
 from hypertier.router.picking import Picker
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.residency import Residency
 from hypertier.router.settings import Address, RouterSettings, parse_discover, parse_replica
 from hypertier.router.strategies import build
 from hypertier.router.wire import BodyBudget, Request
@@ -47,8 +46,10 @@ class Router:
         self.max_body_bytes = settings.max_body_bytes
         self.budget = BodyBudget(settings.max_buffered_bytes)
         self.replicas = ReplicaSet()
-        self.residency = Residency(settings.index_bytes)
-        self.metrics = Metrics(settings.strategy, self.replicas, self.residency)
+        self.strategy = build(
+            settings.strategy, replicas=self.replicas, index_bytes=settings.index_bytes, now=time.monotonic
+        )
+        self.metrics = Metrics(self.strategy, self.replicas)
         self.connections: set[ClientConnection] = set()
         self._session_key = settings.session_key.lower().encode() if settings.strategy == "session" else None
         self._hash_prompt = settings.strategy == "prefixaware"
@@ -60,10 +61,9 @@ class Router:
             interval_seconds=settings.health_interval_seconds,
             timeout_seconds=settings.health_timeout_seconds,
         )
-        strategy = build(settings.strategy, replicas=self.replicas, residency=self.residency)
         self._proxy = Proxy(
             settings=settings,
-            picker=Picker(strategy, self.replicas, self.residency),
+            picker=Picker(self.strategy, self.replicas),
             replicas=self.replicas,
             metrics=self.metrics,
             now=time.monotonic,
@@ -240,8 +240,6 @@ class Router:
         log.info("replica %s is %s: %s", replica.url, replica.state.value, reason)
         if replica.state is State.EJECTED:
             self.metrics.ejected(replica.url, reason)
-        if replica.state in (State.EJECTED, State.LEAVING):
-            self.residency.forget(replica.url)
         if replica.state is State.LEAVING:
             self.metrics.forget(replica.url)
 

@@ -24,6 +24,11 @@ class Holders:
     def __len__(self) -> int:
         return len(self._masks)
 
+    @property
+    def num_recorded(self) -> int:
+        """Blocks in `record`'s memory, once for each replica that holds one."""
+        return sum(map(len, self._used.values()))
+
     def groups(self, block_hashes: Sequence[int]) -> list[tuple[int, int]]:
         """Replicas by how many of the prompt's first blocks they hold, most first.
 

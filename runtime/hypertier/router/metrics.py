@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from hypertier.router.replicas import ReplicaSet, State
-from hypertier.router.residency import Residency
+from hypertier.router.strategies import Strategy
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -25,11 +25,11 @@ class Metrics(Collector):
     Kept as plain numbers, since a request adds to a handful of them; they become series when scraped.
     """
 
-    def __init__(self, strategy: str, replicas: ReplicaSet, residency: Residency) -> None:
+    def __init__(self, strategy: Strategy, replicas: ReplicaSet) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self._strategy = strategy
+        self._strategy = strategy.name
+        self._index_of = strategy
         self._replicas = replicas
-        self._residency = residency
         self._requests: Counter[tuple[str, str]] = Counter()
         self._retries: Counter[str] = Counter()
         self._ejections: Counter[tuple[str, str]] = Counter()
@@ -122,7 +122,7 @@ class Metrics(Collector):
     def _histogram(self) -> HistogramMetricFamily:
         first_byte = HistogramMetricFamily(
             "hypertier_router_first_byte_seconds",
-            "From a request read to the first byte of its answer.",
+            "From a request read to the first byte of its answer's body.",
             labels=["strategy"],
         )
         bounds = [*map(floatToGoString, FIRST_BYTE_SECONDS), "+Inf"]
@@ -154,5 +154,5 @@ class Metrics(Collector):
         yield GaugeMetricFamily(
             "hypertier_router_index_bytes",
             "Memory of the prefix index, estimated.",
-            value=self._residency.size_bytes,
+            value=self._index_of.index_bytes,
         )

@@ -46,6 +46,7 @@ _PROMPT_KEYS = {
     b"/v1/messages": re.compile(rb'"messages"\s*:'),
 }
 _STRING_VALUE = re.compile(rb'\s*:\s*"([^"\\]*)"')
+_TRUE = re.compile(rb"\s*:\s*(true)")
 _MAX_FIELD_TRIES = 8
 # Clients write short fields before the prompt or behind it; to search all of it costs more than to hash it.
 _TAIL_BYTES = 4096
@@ -56,12 +57,14 @@ class InferenceRequest:
     """What a strategy may know of a request.
 
     `num_bytes` is the length of the prompt as sent; `block_hashes[i]` covers the model and the prompt's first
-    `BLOCK_ENDS[i]` bytes; `session` is the value of the session key, None where the client sent none.
+    `BLOCK_ENDS[i]` bytes; `session` is the value of the session key, None where the client sent none;
+    `streamed` requests are answered by events.
     """
 
     num_bytes: int = 0
     block_hashes: tuple[int, ...] = ()
     session: bytes | None = None
+    streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,8 @@ def read(request: Request, *, session_key: bytes | None, hash_prompt: bool) -> I
     hashes: tuple[int, ...] = ()
     if found is not None and hash_prompt:
         hashes = chain_hashes(memoryview(body)[start:], find_string(body, b"model", start) or b"")
-    return InferenceRequest(len(body) - start, hashes, session)
+    streamed = hash_prompt and _find(body, b"stream", start, _TRUE) is not None
+    return InferenceRequest(len(body) - start, hashes, session, streamed)
 
 
 def chain_hashes(prompt: bytes | memoryview, root: bytes) -> tuple[int, ...]:
@@ -122,13 +126,17 @@ def find_string(body: bytes | bytearray, key: bytes, prompt_at: int = 0) -> byte
     object inside the body may carry the same key, and hardly ever behind the field. Quotes inside JSON
     strings are escaped and never match.
     """
+    return _find(body, key, prompt_at, _STRING_VALUE)
+
+
+def _find(body: bytes | bytearray, key: bytes, prompt_at: int, pattern: re.Pattern[bytes]) -> bytes | None:
     quoted = b'"' + key + b'"'
     for begin, end in ((0, prompt_at), (max(prompt_at, len(body) - _TAIL_BYTES), len(body))):
         for _ in range(_MAX_FIELD_TRIES):
             end = body.rfind(quoted, begin, end)
             if end < 0:
                 break
-            value = _STRING_VALUE.match(body, end + len(quoted))
+            value = pattern.match(body, end + len(quoted))
             if value is not None:
                 return bytes(value[1])
     return None

@@ -2,53 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import replace
 
-from hypertier.router.openai import InferenceRequest, prefix_bytes
+from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.residency import Residency
 from hypertier.router.strategies import Strategy
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """The chosen replica, why, and how many bytes of the prompt it is believed to have cached."""
-
-    replica: Replica
-    reason: str
-    matched_bytes: int
-
-
-def best(scores: Sequence[float], candidates: Sequence[Replica]) -> Replica:
-    """The highest score; a tie goes to the least loaded, then to the one not picked for longest."""
-    top = max(scores)
-    tied = [replica for score, replica in zip(scores, candidates, strict=True) if score == top]
-    return min(tied, key=lambda replica: (replica.in_flight, replica.last_picked))
+from hypertier.router.strategies.by_score import Choice
 
 
 class Picker:
-    """Picks among healthy replicas by a strategy, and remembers what was sent where."""
+    """Picks among healthy replicas by a strategy, and tells it what was sent where."""
 
-    def __init__(self, strategy: Strategy, replicas: ReplicaSet, residency: Residency) -> None:
+    def __init__(self, strategy: Strategy, replicas: ReplicaSet) -> None:
         self.strategy = strategy
         self.replicas = replicas
-        self.residency = residency
         self._num_picks = 0
 
-    def pick(self, request: InferenceRequest, excluded: Collection[Replica] = ()) -> Pick | None:
-        """Choose; None when no healthy replica is left outside `excluded`."""
+    def pick(
+        self, ticket: Hashable, request: InferenceRequest, now: float, excluded: Collection[Replica] = ()
+    ) -> Choice | None:
+        """Choose, and take it as sent; None when no healthy replica is left outside `excluded`."""
         candidates = self.candidates(excluded)
         if not candidates:
             return None
-        scores = [self.strategy.score(request, replica) for replica in candidates]
-        replica = best(scores, candidates)
-        reason = self.strategy.reason(request, replica) if len(candidates) > 1 else "only"
-        matched = prefix_bytes(self.residency.num_prefix_blocks(replica.url, request.block_hashes))
+        choice = self.strategy.choose(request, candidates, now)
+        if len(candidates) == 1:
+            choice = replace(choice, reason="only")
         self._num_picks += 1
-        replica.last_picked = self._num_picks
-        self.residency.record(replica.url, request.block_hashes)
-        return Pick(replica, reason, matched)
+        choice.replica.last_picked = self._num_picks
+        self.strategy.sent(ticket, request, choice, now)
+        return choice
 
     def candidates(self, excluded: Collection[Replica]) -> Sequence[Replica]:
         """The replicas that `pick` would choose among."""

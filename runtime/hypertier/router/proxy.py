@@ -15,9 +15,10 @@ import httptools
 
 from hypertier.router.metrics import Metrics
 from hypertier.router.openai import InferenceRequest, Refusal
-from hypertier.router.picking import Pick, Picker
+from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
+from hypertier.router.strategies.by_score import Choice
 from hypertier.router.wire import Request, ResponseHead, request_head, response_head
 
 RETRIED_STATUSES = frozenset({502, 503, 504})
@@ -273,7 +274,7 @@ class Exchange:
         self.request = request
         self.inference = inference
         self.request_id = request_id
-        self.pick: Pick | None = None
+        self.pick: Choice | None = None
         self.last_tick = -1
         self.ends_with_connection = False
         self._proxy = proxy
@@ -290,7 +291,7 @@ class Exchange:
 
     def start(self) -> None:
         """Pick and send. Everything that comes of it reaches the client."""
-        pick = self._proxy.picker.pick(self.inference, self._tried)
+        pick = self._proxy.picker.pick(self, self.inference, self._proxy.now(), self._tried)
         if pick is None:
             self._give_up()
             return
@@ -341,8 +342,11 @@ class Exchange:
         self._status = head.status
         self.last_tick = -1
         self.ends_with_connection = head.ends_with_connection
-        self._first_byte()
-        self._proxy.metrics.first_byte(self._proxy.now() - self._begun_at)
+        now = self._proxy.now()
+        if head.is_stream:
+            self._proxy.picker.strategy.first_token(self, now)
+        self._proxy.metrics.first_byte(now - self._begun_at)
+        self._computed()
         lines = [head.raw]
         if not head.has_request_id:
             lines += (b"x-request-id: ", self.request_id, b"\r\n")
@@ -448,7 +452,8 @@ class Exchange:
         if connecting is not None:
             connecting.cancel()
 
-    def _first_byte(self) -> None:
+    def _computed(self) -> None:
+        """The replica has the prompt behind it."""
         if self._replica is not None:
             self._replica.pending_bytes -= self._pending_bytes
         self._pending_bytes = 0
@@ -458,14 +463,15 @@ class Exchange:
         replica = self._replica
         if replica is None:
             return
-        self._first_byte()
+        self._computed()
         self._replica = None
         self._proxy.replicas.finish(replica)
+        self._proxy.picker.strategy.finished(self, self._proxy.now())
         if status is not None:
             self._proxy.metrics.answered(replica.url, status)
 
 
-def _explanation(pick: Pick) -> bytes:
+def _explanation(pick: Choice) -> bytes:
     return b"x-hypertier-replica: %s\r\nx-hypertier-reason: %s\r\nx-hypertier-matched-bytes: %d\r\n" % (
         pick.replica.name,
         pick.reason.encode(),

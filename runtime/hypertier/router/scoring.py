@@ -294,6 +294,8 @@ class Scoring:
             return
         load = self._loads[sent.replica]
         self._settle(load, now)
+        if not sent.computing:  # streamed after all, and taken as computed just now
+            return
         took = now - max(sent.at, load.since)
         expected = self.model.seconds(sent.held, sent.size)
         if self.model.calibrated and expected > 0 and took > 0:

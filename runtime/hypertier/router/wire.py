@@ -347,6 +347,7 @@ class ResponseHead:
     status: int
     ends_with_connection: bool
     has_request_id: bool
+    is_stream: bool
 
 
 def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
@@ -365,4 +366,10 @@ def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
             break
     if raw.startswith(b"HTTP/1.0"):
         raw = b"HTTP/1.1" + raw[8:]
-    return ResponseHead(raw, status, ends_with_connection, b"\r\nx-request-id:" in lower)
+    return ResponseHead(
+        raw,
+        status,
+        ends_with_connection,
+        has_request_id=b"\r\nx-request-id:" in lower,
+        is_stream=status == 200 and b"\r\ncontent-type: text/event-stream" in lower,
+    )

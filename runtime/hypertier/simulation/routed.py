@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from hypertier.router.openai import BLOCK_ENDS, InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.residency import Residency
 from hypertier.router.settings import Address, RouterSettings
 from hypertier.router.strategies import build
 from hypertier.simulation.policy import Prompt, World
@@ -30,18 +29,19 @@ class Routed:
             self._replicas.admit(replica)
         self._number = {replica: i for i, replica in enumerate(self._all)}
         settings = RouterSettings(strategy=strategy, replicas=tuple(replica.url for replica in self._all))
-        residency = Residency(settings.index_bytes)
-        self._picker = Picker(
-            build(strategy, replicas=self._replicas, residency=residency), self._replicas, residency
+        self._strategy = build(
+            strategy, replicas=self._replicas, index_bytes=settings.index_bytes, now=lambda: 0.0
         )
+        self._picker = Picker(self._strategy, self._replicas)
         self._pending: dict[int, int] = {}
 
     def pick(self, prompt: Prompt, now: float) -> int:
         """Ask the picker, and start the request as the router does."""
         num_bytes = prompt.tokens * TOKEN_BYTES
-        pick = self._picker.pick(
-            InferenceRequest(num_bytes, block_hashes(prompt), prompt.session.encode() or None)
+        request = InferenceRequest(
+            num_bytes, block_hashes(prompt), prompt.session.encode() or None, streamed=True
         )
+        pick = self._picker.pick(prompt.number, request, now)
         if pick is None:
             raise RuntimeError("every simulated replica is healthy")
         pending = self._pending[prompt.number] = max(0, num_bytes - pick.matched_bytes)
@@ -52,11 +52,13 @@ class Routed:
         """`pick` has seen to it."""
 
     def first_token(self, prompt: Prompt, replica: int, now: float) -> None:
-        """As the router does at the first byte of the answer."""
+        """As the router does at the first event of the answer."""
+        self._strategy.first_token(prompt.number, now)
         self._all[replica].pending_bytes -= self._pending.pop(prompt.number)
 
     def finished(self, prompt: Prompt, replica: int, now: float) -> None:
         """As the router does at the last."""
+        self._strategy.finished(prompt.number, now)
         self._replicas.finish(self._all[replica])
 
     def stored(self, replica: int, blocks: Sequence[int]) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes_router import healthy_replicas
+from fakes_router import Traffic
 from prometheus_client.parser import text_string_to_metric_families
 
 from hypertier.router.metrics import FIRST_BYTE_SECONDS, Metrics
-from hypertier.router.residency import Residency
 
 PAGE = Path(__file__).parents[3] / "docs" / "router.md"
 
 
 def metrics() -> Metrics:
-    replicas, _ = healthy_replicas(2)
-    return Metrics("prefixaware", replicas, Residency(1 << 20))
+    traffic = Traffic("prefixaware", 2)
+    return Metrics(traffic.strategy, traffic.replicas)
 
 
 def samples(of: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

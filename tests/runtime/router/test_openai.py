@@ -112,6 +112,24 @@ def test_field_is_found_before_and_behind_a_prompt_of_any_length(is_first: bool,
     assert found.session == b"u-1"
 
 
+@pytest.mark.parametrize("num_bytes", [10, 100_000], ids=["short", "long"])
+@pytest.mark.parametrize(("stream", "expected"), [(True, True), (False, False), (None, False)])
+def test_streamed_request_is_known_by_its_field(stream: bool | None, expected: bool, num_bytes: int) -> None:
+    prompt = {"messages": [{"role": "user", "content": '"stream": true' + "x" * num_bytes}]}
+    field = {} if stream is None else {"stream": stream}
+
+    found = [
+        openai.read(
+            Request(target=b"/v1/chat/completions", body=json.dumps(fields).encode(), has_body=True),
+            session_key=None,
+            hash_prompt=True,
+        ).streamed
+        for fields in (prompt | field, field | prompt)
+    ]
+
+    assert found == [expected, expected]
+
+
 def test_session_comes_from_the_header_before_the_body() -> None:
     request = chat("hi", user="from-body")
     in_body = openai.read(request, session_key=b"user", hash_prompt=False)

@@ -5,71 +5,82 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from fakes_router import healthy_replicas
+from fakes_router import Traffic
 
 from hypertier.router.openai import InferenceRequest
-from hypertier.router.picking import Picker
-from hypertier.router.residency import Residency
 from hypertier.router.settings import STRATEGIES
-from hypertier.router.strategies import build
 
-PROMPT = InferenceRequest(num_bytes=512, block_hashes=tuple(range(8)), session=b"s")
-
-
-def picker(strategy: str, num_replicas: int) -> Picker:
-    replicas, _ = healthy_replicas(num_replicas)
-    residency = Residency(1 << 20)
-    return Picker(build(strategy, replicas=replicas, residency=residency), replicas, residency)
+PROMPT = InferenceRequest(num_bytes=600, block_hashes=tuple(range(8)), session=b"s")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_replica_is_picked_twice_for_one_request(strategy: str) -> None:
-    one = picker(strategy, 3)
+    picker = Traffic(strategy, 3).picker
     tried = []
 
-    while (pick := one.pick(PROMPT, tried)) is not None:
-        tried.append(pick.replica)
+    while (choice := picker.pick("ticket", PROMPT, 0.0, tried)) is not None:
+        picker.strategy.finished("ticket", 0.0)
+        tried.append(choice.replica)
 
     assert len(tried) == len(set(tried)) == 3
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_ejected_replica_is_not_picked(strategy: str) -> None:
-    one = picker(strategy, 3)
-    gone = one.replicas.healthy[1]
+    traffic = Traffic(strategy, 3)
+    gone = traffic.replicas.healthy[1]
 
-    one.replicas.eject(gone, "test")
+    traffic.replicas.eject(gone, "test")
 
-    assert all(pick is not None and pick.replica is not gone for pick in (one.pick(PROMPT) for _ in range(9)))
+    assert all(traffic.send(PROMPT).replica is not gone for _ in range(30))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_requests_without_a_prompt_or_session_are_spread_evenly(strategy: str) -> None:
-    one = picker(strategy, 4)
+def test_replica_that_comes_later_is_picked(strategy: str) -> None:
+    traffic = Traffic(strategy, 2)
+    old = {replica.url: replica.address for replica in traffic.replicas.healthy}
 
-    picks = [one.pick(InferenceRequest()) for _ in range(40)]
+    traffic.replicas.replace([*old.values(), type(traffic.replicas.healthy[0].address)("new", 1)])
+    traffic.replicas.admit(traffic.replicas.by_url["http://new:1"])
 
-    assert Counter(pick.replica.url for pick in picks if pick) == {r.url: 10 for r in one.replicas.healthy}
+    picks = Counter(traffic.send(InferenceRequest()).replica.url for _ in range(30))
+    assert picks == dict.fromkeys([*old, "http://new:1"], 10)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("in_flight", [True, False], ids=["at-once", "one-by-one"])
+def test_requests_without_a_prompt_or_session_are_spread_evenly(strategy: str, in_flight: bool) -> None:
+    traffic = Traffic(strategy, 4)
+
+    for _ in range(40):
+        traffic.now += 1
+        if in_flight:
+            traffic.send(InferenceRequest())
+        else:
+            traffic.serve(InferenceRequest())
+
+    picks = Counter(choice.replica.url for choice in traffic.choices)
+    assert picks == {replica.url: 10 for replica in traffic.replicas.healthy}
 
 
 def test_round_robin_takes_turns() -> None:
-    one = picker("roundrobin", 3)
+    traffic = Traffic("roundrobin", 3)
 
-    picks = [one.pick(PROMPT) for _ in range(6)]
+    urls = [traffic.send(PROMPT).replica.url for _ in range(6)]
 
-    urls = [pick.replica.url for pick in picks if pick]
     assert len(set(urls[:3])) == 3
     assert urls[:3] == urls[3:]
 
 
+def test_only_replica_is_said_to_be_the_only_one() -> None:
+    assert Traffic("prefixaware", 1).send(PROMPT).reason == "only"
+
+
 def test_pick_says_how_much_of_the_prompt_is_believed_cached() -> None:
-    one = picker("prefixaware", 2)
-    first = one.pick(PROMPT)
+    traffic = Traffic("prefixaware", 2)
 
-    second = one.pick(PROMPT)
+    first, second = traffic.serve(PROMPT), traffic.serve(PROMPT)
 
-    assert first is not None
-    assert second is not None
     assert (first.reason, first.matched_bytes) == ("load", 0)
     assert (second.reason, second.matched_bytes) == ("prefix", 512)
     assert second.replica is first.replica

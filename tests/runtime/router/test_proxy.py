@@ -487,3 +487,31 @@ def test_head_request_is_answered_without_a_body() -> None:
     statuses = run_loop(act())
 
     assert statuses == [200, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(SSE_HEAD + event("a") + b"0\r\n\r\n", 1, id="streamed"),
+        pytest.param(json_answer(b"{}"), 0, id="whole"),
+        pytest.param(json_answer(b"{}", b"400 Bad Request"), 0, id="error"),
+        pytest.param(SSE_HEAD + b"0\r\n\r\n", 1, id="empty-stream"),
+    ],
+)
+def test_times_are_learned_from_streamed_answers_alone(
+    answer: bytes, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def reply(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+
+    async def act() -> tuple[int, int]:
+        heard: list[str] = []
+        async with routed(FakeEngine(reply), strategy="prefixaware") as router:
+            monkeypatch.setattr(router.strategy, "first_token", lambda ticket, now: heard.append("first"))
+            monkeypatch.setattr(router.strategy, "finished", lambda ticket, now: heard.append("finished"))
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            await client.answer()
+        return heard.count("first"), heard.count("finished")
+
+    assert run_loop(act()) == (expected, 1)

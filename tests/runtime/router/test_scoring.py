@@ -277,3 +277,18 @@ def test_of_many_equal_replicas_those_free_soonest_are_looked_at(monkeypatch: py
 
     assert quick.seconds == pytest.approx(whole.seconds, rel=0.1)
     assert MIN_OBSERVATIONS < 60
+
+
+def test_first_token_of_what_was_thought_not_to_be_streamed_is_no_error() -> None:
+    scoring = Scoring()
+    scoring.add(0, 0.0)
+    for ticket in range(2 * MIN_OBSERVATIONS):
+        scoring.sent(ticket, 0, 0, 100, float(ticket))
+        scoring.first_token(ticket, ticket + 0.1)
+        scoring.finished(ticket, ticket + 0.1)
+
+    scoring.sent("late", 0, 0, 100, 1000.0, streamed=False)
+    scoring.first_token("late", 1010.0)
+    scoring.finished("late", 1011.0)
+
+    assert scoring.in_flight(0) == 0

@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.residency import Residency
+from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.prefixaware import PrefixAware
 from hypertier.router.strategies.roundrobin import RoundRobin
 from hypertier.router.strategies.session import Session
 
 
 class Strategy(Protocol):
-    """Scores one replica for one request; `pick` takes the highest and spreads ties."""
+    """Chooses, and hears what became of the choice; a `ticket` is unique among the requests in flight."""
 
     name: str
 
-    def score(self, request: InferenceRequest, replica: Replica) -> float:
-        """Higher is better; comparable between the replicas of one request alone."""
+    @property
+    def index_bytes(self) -> int:
+        """Memory that it takes to remember, by its own estimate."""
         ...
 
-    def reason(self, request: InferenceRequest, replica: Replica) -> str:
-        """Why this replica, in one word, for metrics and `--explain`."""
+    def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
+        """One of the candidates, of which there is at least one."""
+        ...
+
+    def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
+        """The request goes there."""
+        ...
+
+    def first_token(self, ticket: Hashable, now: float) -> None:
+        """The first event of a streamed answer came: the prompt is computed."""
+        ...
+
+    def finished(self, ticket: Hashable, now: float) -> None:
+        """The request ended there, well or not."""
         ...
 
 
-def build(name: str, *, replicas: ReplicaSet, residency: Residency) -> Strategy:
+def build(name: str, *, replicas: ReplicaSet, index_bytes: int, now: Callable[[], float]) -> Strategy:
     """The strategy of that name; `RouterSettings` has checked that there is one."""
-    strategies: tuple[Strategy, ...] = (RoundRobin(), PrefixAware(residency), Session(replicas))
-    return next(strategy for strategy in strategies if strategy.name == name)
+    if name == RoundRobin.name:
+        return RoundRobin()
+    if name == Session.name:
+        return Session(replicas)
+    return PrefixAware(replicas, capacity_bytes=index_bytes, now=now)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
+from hypertier.router.strategies.by_score import ByScore
 
 
-class RoundRobin:
+class RoundRobin(ByScore):
     """Prefers the replica whose last pick is longest ago."""
 
     name = "roundrobin"

@@ -8,6 +8,7 @@ import xxhash
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.strategies.by_score import ByScore
 
 # Consistent hashing with bounded loads, https://arxiv.org/abs/1608.01350 (read 2026-12-01): no replica
 # takes more than this times the mean; below MIN_BOUND requests in flight an engine batches them and
@@ -16,7 +17,7 @@ BOUND = 1.25
 MIN_BOUND = 8
 
 
-class Session:
+class Session(ByScore):
     """Rendezvous hashing of the session key with bounded load; without a key, the least loaded replica.
 
     When a replica comes or goes, only the sessions it wins or held move.

@@ -1,98 +1,141 @@
-"""Cache against load."""
+"""Cache against load, through the picker as the proxy uses it."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from fakes_router import healthy_replicas
+import pytest
+from fakes_router import Traffic
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.openai import InferenceRequest, prefix_bytes
-from hypertier.router.picking import Picker
-from hypertier.router.replicas import ReplicaSet
-from hypertier.router.residency import Residency
-from hypertier.router.strategies.prefixaware import PrefixAware
-
-
-def picker(num_replicas: int) -> tuple[Picker, ReplicaSet]:
-    replicas, _ = healthy_replicas(num_replicas)
-    residency = Residency(1 << 22)
-    return Picker(PrefixAware(residency), replicas, residency), replicas
+from hypertier.router.strategies.prefixaware import ENTRY_BYTES
 
 
 def conversation(number: int, num_blocks: int, num_common: int = 0) -> InferenceRequest:
     own = tuple(1000 * (number + 1) + i for i in range(num_common, num_blocks))
-    return InferenceRequest(prefix_bytes(num_blocks), tuple(range(num_common)) + own)
+    return InferenceRequest(prefix_bytes(num_blocks), tuple(range(num_common)) + own, streamed=True)
 
 
 def test_next_turn_of_a_conversation_goes_where_the_last_one_went() -> None:
-    one, _ = picker(8)
-    homes = {}
+    traffic = Traffic("prefixaware", 8)
+    homes: dict[int, set[str]] = {}
 
     for turn in range(1, 5):
         for number in range(50):
-            pick = one.pick(conversation(number, 8 * turn))
-            assert pick is not None
-            homes.setdefault(number, set()).add(pick.replica.url)
+            choice = traffic.serve(conversation(number, 8 * turn), seconds_per_byte=1e-5)
+            homes.setdefault(number, set()).add(choice.replica.url)
 
     assert all(len(urls) == 1 for urls in homes.values())
+    assert len(set.union(*homes.values())) == 8
 
 
 def test_shared_system_prompt_does_not_glue_all_traffic_to_one_replica() -> None:
-    one, replicas = picker(8)
-    served: Counter[str] = Counter()
+    traffic = Traffic("prefixaware", 8)
 
-    for number in range(800):  # all in flight at once
-        request = conversation(number, 20, num_common=8)
-        pick = one.pick(request)
-        assert pick is not None
-        replicas.start(pick.replica, request.num_bytes - pick.matched_bytes)
-        served[pick.replica.url] += 1
+    served = Counter(
+        traffic.send(conversation(number, 20, num_common=8)).replica.url for number in range(800)
+    )
 
     assert max(served.values()) <= 1.1 * 800 / 8
 
 
 def test_busy_replica_loses_even_what_it_has_cached() -> None:
-    one, replicas = picker(2)
-    request = conversation(1, 8)
-    home = one.pick(request)
-    assert home is not None
+    traffic = Traffic("prefixaware", 2)
+    home = traffic.serve(conversation(1, 8)).replica
 
-    for _ in range(64):
-        replicas.start(home.replica, 4096)
+    served = [traffic.send(conversation(1, 8)).replica for _ in range(64)]
 
-    moved = one.pick(request)
-    assert moved is not None
-    assert moved.replica is not home.replica
+    assert served[0] is home
+    assert any(replica is not home for replica in served)
+
+
+def test_times_are_learned_from_first_events() -> None:
+    traffic = Traffic("prefixaware", 2)
+
+    for number in range(200):
+        traffic.serve(conversation(number, 20), seconds_per_byte=1e-5)
+    busy = traffic.send(conversation(900, 20)).replica
+
+    assert traffic.send(conversation(901, 20)).replica is not busy
+
+
+def test_ejected_replica_is_believed_to_hold_nothing() -> None:
+    traffic = Traffic("prefixaware", 2)
+    home = traffic.serve(conversation(1, 8)).replica
+
+    traffic.replicas.eject(home, "test")
+    traffic.replicas.admit(home)
+
+    assert traffic.serve(conversation(1, 8)).matched_bytes == 0
+
+
+def test_replica_that_left_gives_its_memory_back() -> None:
+    traffic = Traffic("prefixaware", 2)
+    for number in range(20):
+        traffic.serve(conversation(number, 8))
+
+    traffic.replicas.replace([])
+
+    assert traffic.strategy.index_bytes == 0
+
+
+@pytest.mark.parametrize("num_replicas", [1, 3, 16])
+def test_index_stays_within_its_memory(num_replicas: int) -> None:
+    capacity = 600 * ENTRY_BYTES
+    traffic = Traffic("prefixaware", num_replicas, index_bytes=capacity)
+
+    for number in range(400):
+        traffic.serve(conversation(number, 30))
+        assert traffic.strategy.index_bytes <= capacity
+
+    assert traffic.serve(conversation(399, 30)).matched_bytes > 0
 
 
 @given(
-    held=st.integers(0, 8),
-    pending=st.integers(0, 10**6),
-    in_flight=st.integers(0, 100),
-    more=st.integers(1, 1000),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["send", "answer", "fail", "eject", "admit", "leave", "list"]),
+            st.integers(0, 5),
+            st.integers(0, 30),
+        ),
+        max_size=80,
+    )
 )
-def test_more_work_never_raises_a_score_and_more_cache_never_lowers_it(
-    held: int, pending: int, in_flight: int, more: int
+def test_any_history_ends_in_a_healthy_choice_and_nothing_in_flight(
+    steps: list[tuple[str, int, int]],
 ) -> None:
-    _, (replica,) = healthy_replicas(1)
-    residency = Residency(1 << 20)
-    strategy = PrefixAware(residency)
-    request = conversation(1, 8)
-    residency.record(replica.url, request.block_hashes[:held])
-    replica.in_flight, replica.pending_bytes = in_flight, pending
-    before = strategy.score(request, replica)
+    traffic = Traffic("prefixaware", 4)
+    addresses = [replica.address for replica in traffic.replicas.healthy]
+    open_tickets: list[int] = []
 
-    replica.pending_bytes += more
-    with_work = strategy.score(request, replica)
-    replica.pending_bytes -= more
-    replica.in_flight += more
-    with_requests = strategy.score(request, replica)
-    replica.in_flight -= more
-    residency.record(replica.url, request.block_hashes)
-    with_cache = strategy.score(request, replica)
+    for step, number, blocks in steps:
+        traffic.now += 0.3
+        known = list(traffic.replicas.by_url.values())
+        if step == "send" and traffic.replicas.healthy:
+            choice = traffic.send(conversation(number, blocks))
+            assert choice.replica in traffic.replicas.healthy
+            open_tickets.append(len(traffic.choices) - 1)
+        elif step == "answer" and open_tickets:
+            traffic.answer(open_tickets.pop(number % len(open_tickets)))
+        elif step == "fail" and open_tickets:
+            ticket = open_tickets.pop()
+            traffic.strategy.finished(ticket, traffic.now)
+            traffic.replicas.finish(traffic.choices[ticket].replica)
+        elif step == "eject" and known:
+            traffic.replicas.eject(known[number % len(known)], "test")
+        elif step == "admit" and known:
+            traffic.replicas.admit(known[number % len(known)])
+        elif step == "leave":
+            traffic.replicas.replace(address for i, address in enumerate(addresses) if i != number % 4)
+        else:
+            traffic.replicas.replace(addresses)
 
-    assert with_work < before
-    assert with_requests < before
-    assert with_cache >= before
+    for ticket in open_tickets:
+        traffic.answer(ticket)
+    assert traffic.replicas.in_flight == 0
+    traffic.replicas.replace(addresses)
+    for replica in list(traffic.replicas.by_url.values()):
+        traffic.replicas.admit(replica)
+    assert len({traffic.send(InferenceRequest()).replica.url for _ in range(4)}) == 4
