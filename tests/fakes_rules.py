@@ -758,6 +758,7 @@ CASES = [
         {"cluster": {"existing": "prod"}},
         kind=DEPLOYMENT,
     ),
+    Case("not-served-here", {"spec.endpointName": "support"}, "spec.endpointName", deployment=SELFHOSTED),
     Case(
         "no-group-for-endpoint",
         {"spec.instanceType": "ml.p5.48xlarge"},

@@ -106,7 +106,8 @@ def l2_redis_url(subject: Subject) -> Iterator[Hit]:
         return
     url = subject.manifest.text(URL)
     if not url:
-        yield hit(URL)
+        if subject.around.deployment is None:  # whose store's address is filled in
+            yield hit(URL)
         return
     if _is_placeholder(url):
         return
@@ -263,8 +264,8 @@ def cache_engine(subject: Subject) -> Iterator[Hit]:
 )
 def hash_seed(subject: Subject) -> Iterator[Hit]:
     feature = _seed_needed_by(subject)
-    if feature is None:
-        return
+    if feature is None or not subject.by_operator:
+        return  # our engines are given one
     seed = subject.environment_value("PYTHONHASHSEED")
     entry = subject.environment.get("PYTHONHASHSEED")
     if entry is None:

@@ -76,6 +76,8 @@ def metrics_port(subject: Subject) -> Iterator[Hit]:
     port = subject.manifest.whole(CONTAINER_PORT)
     if subject.engine not in DEFAULT_PORTS or port is None or not 1024 <= port <= 65535:
         return
+    if not subject.by_operator:
+        return  # our exporter asks the engine's own port
     if subject.manifest.flag("spec.metrics.enabled") is False:
         return
     listening = listening_port(subject)
@@ -99,7 +101,7 @@ def metrics_port(subject: Subject) -> Iterator[Hit]:
 )
 def health_path(subject: Subject) -> Iterator[Hit]:
     written = subject.manifest.text(HEALTH_PATH)
-    known = HEALTH_PATHS.get(subject.engine or "")
+    known = HEALTH_PATHS.get(subject.engine or "") if subject.by_operator else None
     if known and written and written.startswith("/") and written not in known:
         yield suggested(HEALTH_PATH, known[0], engine=subject.engine, known=", ".join(known))
 
@@ -114,7 +116,7 @@ def health_path(subject: Subject) -> Iterator[Hit]:
 def health_path_ping(subject: Subject) -> Iterator[Hit]:
     version = vllm_version(subject)
     written = subject.manifest.text(HEALTH_PATH)
-    if version is not None and version < (0, 7) and written in (None, "/ping"):
+    if subject.by_operator and version is not None and version < (0, 7) and written in (None, "/ping"):
         got = written or unset("/ping")
         yield fixed(HEALTH_PATH, "/health", got=got, version=subject.image_tag)
 
@@ -189,6 +191,8 @@ def image_region(subject: Subject) -> Iterator[Hit]:
     "SM_VLLM_ 변수를 쓰십시오",
 )
 def arguments_ignored(subject: Subject) -> Iterator[Hit]:
+    if not subject.by_operator:
+        return  # our engines are started by a command of ours
     fixed_entry = subject.engine in ("lmi", "tgi") or (subject.is_aws_container and subject.engine == VLLM)
     if (
         fixed_entry

@@ -21,7 +21,13 @@ PLACEHOLDER = re.compile(
 SECRET_NAME = re.compile(
     r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|API_KEY|APIKEY|ACCESS_KEY|SECRET_KEY|PRIVATE_KEY|CREDENTIALS?)(_|$)"
 )
-NO_SECRET_NAME = re.compile(r"(MAX|NUM|MIN|LIMIT|COUNT|LENGTH|SIZE|NAME|ARN|FILE|PATH)(_|$)|TOKENS")
+NO_SECRET_NAME = re.compile(
+    r"(MAX|NUM|MIN|LIMIT|COUNT|LENGTH|SIZE|NAME|ARN|FILE|PATH|ID)(_|$)|TOKENS"
+    r"|(PAD|EOS|BOS|STOP|START|END|UNK|MASK|SEP|CLS|SPECIAL|THINK)_TOKEN"
+)
+NO_SECRET_VALUE = re.compile(r"(?i)true|false|yes|no|on|off|none|[0-9.]*")
+# `<think>` and `</s>` are words of models; a placeholder there says so: <YOUR_TOKEN>, <model name>.
+MARKUP = re.compile(r"<[a-z]+>")
 SECRET_VALUE = re.compile(
     r"\bhf_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bASIA[0-9A-Z]{16}\b|\bghp_[A-Za-z0-9]{30,}"
     r"|\bsk-[A-Za-z0-9_-]{24,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
@@ -40,7 +46,7 @@ def placeholder(subject: Subject) -> Iterator[Hit]:
     for where, value in leaves(subject.manifest.data):
         if not isinstance(value, str) or ("metadata" in where[:1] and "annotations" in where[1:2]):
             continue
-        found = PLACEHOLDER.search(value)
+        found = PLACEHOLDER.search(MARKUP.sub("", value) if "worker" in where else value)
         if found is not None and not _is_shell(where, subject):
             yield hit(where, placeholder=found[0])
 
@@ -68,7 +74,9 @@ def literal_secret(subject: Subject) -> Iterator[Hit]:
     for name, (index, entry) in subject.environment.items():
         value = entry.get("value")
         is_secret = SECRET_NAME.search(name.upper()) and not NO_SECRET_NAME.search(name.upper())
-        if is_secret and isinstance(value, str) and value and not PLACEHOLDER.search(value):
+        if not is_secret or not isinstance(value, str) or NO_SECRET_VALUE.fullmatch(value):
+            continue
+        if not PLACEHOLDER.search(value):
             where = (*subject.environment_path, index, "value")
             named.add(where)
             yield hit(where)

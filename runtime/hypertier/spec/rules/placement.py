@@ -128,9 +128,9 @@ def _parallel_size(subject: Subject) -> tuple[Path, str, int, int] | None:
     size = None if found is None else small_whole(found[1])
     if found is None or size is None:
         return None
-    others = 1
-    for name in ("--pipeline-parallel-size", "-pp", "--data-parallel-size-local", "--data-parallel-size"):
-        others *= max(small_whole(subject.argument(name)) or 1, 1)
+    others = small_whole(subject.argument("--pipeline-parallel-size", "-pp")) or 1
+    local = subject.argument("--data-parallel-size-local", "-dpl")  # on this node, of all engines
+    others *= small_whole(local or subject.argument("--data-parallel-size", "-dp")) or 1
     return found[0], setting, size * others, others
 
 

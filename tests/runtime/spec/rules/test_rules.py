@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fakes_rules import BASES, CASES, Case, ids, subject
+from fakes_manifests import changed, endpoint
+from fakes_rules import BASES, CASES, SELFHOSTED, Case, ids, subject
 
 from hypertier.spec.rules import RULES
+from hypertier.spec.rules.rule import ENDPOINT
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.tree import Document, dotted
 
@@ -57,3 +60,45 @@ def test_no_rule_objects_to_the_valid_manifests(kind: str) -> None:
     objections = [rule.name for rule in RULES.values() if kind in rule.kinds and list(rule.check(valid))]
 
     assert objections == []
+
+
+OPERATOR_ALONE = [
+    case
+    for case in CASES
+    if case.rule in ("hash-seed", "metrics-port", "health-path", "readiness-timeout", "arguments-ignored")
+    and case.kind == ENDPOINT
+]
+
+
+@pytest.mark.parametrize("case", OPERATOR_ALONE, ids=ids)
+def test_what_our_own_engines_are_given_is_not_asked_of_the_manifest(case: Case) -> None:
+    ours = dataclasses.replace(case, deployment=SELFHOSTED)
+
+    assert spoken(ours, case.broken) == []
+
+
+def test_a_store_of_the_deployment_needs_no_address_in_the_manifest() -> None:
+    without_url = next(case for case in CASES if case.rule == "l2-redis-url")
+
+    assert spoken(without_url, without_url.broken) != []
+    assert spoken(dataclasses.replace(without_url, deployment=SELFHOSTED), without_url.broken) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("EOS_TOKEN", "</s>"),
+        ("USE_AUTH_TOKEN", "true"),
+        ("SECRET_NAME", "hf"),
+        ("TOKEN_ID", "7"),
+        ("A", "<think>"),
+    ],
+)
+def test_words_of_models_are_neither_secrets_nor_placeholders(name: str, value: str) -> None:
+    variables = [{"name": name, "value": value}]
+    manifest = Subject(
+        ENDPOINT, Document(changed(endpoint(), {"spec.worker.environmentVariables": variables}))
+    )
+
+    assert list(RULES["literal-secret"].check(manifest)) == []
+    assert list(RULES["placeholder"].check(manifest)) == []
