@@ -48,6 +48,22 @@ def test_the_lab_finds_one_engine_one_router_and_leaves_the_exporter(reference: 
     assert endpoint.left_out == ("llama-70b-exporter/exporter",)
 
 
+@pytest.mark.parametrize("component", ["engine", "router", "exporter"])
+def test_a_selector_is_what_it_has_always_been(reference: list[dict[str, Any]], component: str) -> None:
+    """Kubernetes refuses to change the selector of a Deployment: an upgrade would have to delete the pods."""
+    name = f"llama-70b-{component}"
+
+    workload = next(e for e in reference if e["kind"] == "Deployment" and e["metadata"]["name"] == name)
+
+    assert workload["spec"]["selector"] == {
+        "matchLabels": {
+            "app.kubernetes.io/name": "hypertier",
+            "app.kubernetes.io/instance": "llama-70b",
+            "app.kubernetes.io/component": component,
+        }
+    }
+
+
 def test_rendering_twice_gives_the_same(reference: list[dict[str, Any]]) -> None:
     assert render(load_deployment(EXAMPLES / "reference" / "deployment.yaml")) == reference
 
