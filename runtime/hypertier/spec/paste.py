@@ -15,6 +15,7 @@ from hypertier.spec.reindent import known_names, reindented, top_level_names
 from hypertier.spec.rules.subject import TYPES
 from hypertier.spec.source import check_size, read_documents
 from hypertier.spec.structure import faults
+from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Document
 
 SOURCE = "docs/lint.md"
@@ -344,9 +345,10 @@ def _is_prose(line: str, kind: str | None, base: int) -> bool:
     match = _KEY.match(line) or _TIGHT.match(line)
     if match is None:
         return True
-    names = top_level_names(kind)
-    is_field = names is None or match["key"] in names or match["key"] in known_names()
-    return not is_field and len(text.partition(":")[2].split()) >= MIN_WORDS_OF_PROSE
+    names, value = top_level_names(kind), text.partition(":")[2].strip()
+    if names is None or match["key"] in known_names() or nearest(match["key"], names) is not None:
+        return False
+    return not value.startswith(tuple("{[\"'|>&*!#")) and len(value.split()) >= MIN_WORDS_OF_PROSE
 
 
 def _rebuild_indentation(lines: Lines, repairs: list[Repair], file: str) -> None:

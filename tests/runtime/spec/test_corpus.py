@@ -14,11 +14,12 @@ from hypertier.spec.lint import lint_files, lint_text, read_text
 
 FOLDER = Path(__file__).parents[2] / "manifests"
 EXPECTED: dict[str, Any] = yaml.safe_load((FOLDER / "expected.yaml").read_text(encoding="utf-8"))
-FILES = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/*"))
+FILES = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/*.yaml"))
+DEPLOYMENTS = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/*/deployment.yaml"))
 
 
 def test_every_file_has_an_expectation_and_there_are_sixty_and_more() -> None:
-    assert sorted(EXPECTED) == FILES
+    assert sorted(EXPECTED) == sorted(FILES + DEPLOYMENTS)
     assert len(FILES) >= 60
 
 
@@ -27,6 +28,15 @@ def test_a_file_has_the_findings_it_must_have(name: str) -> None:
     report = lint_files([str(FOLDER / name)])
 
     found = [f"{finding.severity} {finding.rule} {finding.path}".strip() for finding in report.findings]
+
+    assert sorted(found) == sorted(EXPECTED[name]["findings"])
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_a_deployment_has_the_findings_it_must_have(name: str) -> None:
+    report = lint_files([str(FOLDER / name)])
+
+    found = [f"{f.severity} {f.rule} {Path(f.file).name} {f.path}" for f in report.findings]
 
     assert sorted(found) == sorted(EXPECTED[name]["findings"])
 

@@ -24,7 +24,7 @@ from hypertier.spec.lint import lint_text
 from hypertier.spec.tree import leaves
 
 CORPUS = Path(__file__).parents[2] / "manifests"
-TEXTS = [file.read_bytes().decode("utf-8") for file in sorted(CORPUS.glob("*/*"))]
+TEXTS = [file.read_bytes().decode("utf-8") for file in sorted(CORPUS.glob("*/*.yaml"))]
 BASES = [endpoint(), jumpstart(), deployment(), gateway(), cluster()]
 ODD = st.sampled_from(
     [
