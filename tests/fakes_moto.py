@@ -17,7 +17,7 @@ def moto_server() -> Iterator[str]:
     """Run moto on a free port and give its URL; its EKS, STS and CloudWatch are empty at first."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
-    for service in ("eks", "sts", "cloudwatch", "iam"):
+    for service in ("eks", "sts", "cloudwatch", "iam", "s3", "ssm"):
         moto.backends.get_backend(service).reset()
     host, port = server.get_host_and_port()
     try:

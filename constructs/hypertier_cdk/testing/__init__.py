@@ -2,13 +2,24 @@
 
 For tests of a whole app: the order in which things are made and deleted, what custom resources really do,
 which manifests reach Kubernetes, what happens when an alarm rings. A resource type that it does not know is
-refused, never skipped.
+refused, never skipped. `CloudFormationServer` lets the CDK CLI deploy to it.
 """
 
 from __future__ import annotations
 
 from hypertier_cdk.testing.emulator import Emulator, Event
 from hypertier_cdk.testing.providers import Made, Provider, Resource
+from hypertier_cdk.testing.server import CloudFormationServer
 from hypertier_cdk.testing.shapes import SHAPES, Shape, ShapeProvider
 
-__all__ = ["SHAPES", "Emulator", "Event", "Made", "Provider", "Resource", "Shape", "ShapeProvider"]
+__all__ = [
+    "SHAPES",
+    "CloudFormationServer",
+    "Emulator",
+    "Event",
+    "Made",
+    "Provider",
+    "Resource",
+    "Shape",
+    "ShapeProvider",
+]

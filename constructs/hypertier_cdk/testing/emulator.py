@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import secrets
+import shutil
 import string
+import tempfile
+import weakref
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,11 +41,12 @@ class Event:
 
 @dataclass(slots=True)
 class _Stack:
-    """A stack that is deployed: its template, what was made of it, and the folder its assets lie in."""
+    """A stack that is deployed: its template, what was made of it, and its assets' folder, if any."""
 
     template: dict[str, Any]
-    folder: Path
+    folder: Path | None
     region: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
     resources: dict[str, Resource] = field(default_factory=dict)
     made: dict[str, Made] = field(default_factory=dict)
     exports: dict[str, Any] = field(default_factory=dict)
@@ -68,6 +73,7 @@ class Emulator:
         environment: Mapping[str, str] | None = None,
         providers: Mapping[str, Provider] | None = None,
         max_looks: int = 10,
+        assets: Callable[[str, str], bytes] | None = None,
     ) -> None:
         self.events: list[Event] = []
         self.manifests: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
@@ -76,10 +82,13 @@ class Emulator:
         self._region = region
         self._environment = dict(environment or {})
         self._max_looks = max_looks
+        self._assets = assets
         self._stacks: dict[str, _Stack] = {}
         self._functions: dict[str, Function] = {}
         self._secrets: dict[str, dict[str, str]] = {}
         self._unpacked: dict[str, Path] = {}
+        self._scratch = Path(tempfile.mkdtemp(prefix="hypertier-emulator-"))
+        weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._providers: dict[str, Provider] = {
             **{name: ShapeProvider(shape) for name, shape in SHAPES.items()},
             "AWS::Lambda::Function": _Functions(self),
@@ -98,12 +107,31 @@ class Emulator:
         """
         folder = Path(assembly)
         for name, region, template in _stacks_of(folder):
-            self._refuse_unknown_types(name, template)
-            deployed = self._stacks.get(name)
-            if deployed is not None:
-                for problem in replacements(deployed.template, template):
-                    raise problem
-            self._deploy(name, region or self._region, template, folder)
+            self.put_stack(name, template, region=region, folder=folder)
+
+    def put_stack(
+        self,
+        name: str,
+        template: dict[str, Any],
+        *,
+        region: str = "",
+        parameters: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """Deploy one stack, or bring it to what `template` asks for; code lies in `folder` or by `assets`.
+
+        Raises:
+            DeploymentError: a resource cannot be made, or its type is not known. What was made by then stays.
+            ConfigError: a change that would replace what cannot be replaced.
+        """
+        self._refuse_unknown_types(name, template)
+        stack = self._stacks.get(name)
+        if stack is None:
+            stack = self._stacks[name] = _Stack({}, folder, region or self._region)
+        for problem in replacements(stack.template, template):
+            raise problem
+        stack.template, stack.folder, stack.parameters = template, folder, dict(parameters or {})
+        self._deploy(name, stack)
 
     def destroy(self) -> None:
         """Delete every stack, the last one first, and in each what was made last first.
@@ -112,19 +140,44 @@ class Emulator:
             DeploymentError: a resource cannot be deleted. What is deleted by then stays so.
         """
         for name in list(reversed(self._stacks)):
-            stack = self._stacks[name]
-            for logical_id in list(reversed(stack.made)):
-                self._delete(name, logical_id)
-            del self._stacks[name]
+            self.delete_stack(name)
+
+    def delete_stack(self, name: str) -> None:
+        """Delete one stack.
+
+        Raises:
+            DeploymentError: a resource cannot be deleted. What is deleted by then stays so.
+        """
+        for logical_id in list(reversed(self._stacks[name].made)):
+            self._delete(name, logical_id)
+        del self._stacks[name]
+
+    def outputs(self, name: str) -> dict[str, Any]:
+        """The outputs of a stack, but for those whose condition does not hold."""
+        stack = self._stacks[name]
+        resolver = self._resolver(name, stack)
+        return {
+            key: resolver.resolve(output["Value"])
+            for key, output in stack.template.get("Outputs", {}).items()
+            if _holds(resolver, output)
+        }
 
     def resources(self, resource_type: str) -> list[tuple[Resource, Made]]:
         """Everything of a type that exists."""
-        return [
-            (resource, stack.made[logical_id])
-            for stack in self._stacks.values()
-            for logical_id, resource in stack.resources.items()
-            if resource.type == resource_type
-        ]
+        return [found for found in self.all_resources() if found[0].type == resource_type]
+
+    def all_resources(self) -> list[tuple[Resource, Made]]:
+        """Everything that exists, in all stacks."""
+        return [found for stack in self._stacks for found in self.resources_of(stack)]
+
+    def resources_of(self, stack: str) -> list[tuple[Resource, Made]]:
+        """Everything that exists in a stack."""
+        found = self._stacks[stack]
+        return [(resource, found.made[logical_id]) for logical_id, resource in found.resources.items()]
+
+    def stack_id(self, name: str) -> str:
+        """The ARN of a stack of that name."""
+        return f"arn:aws:cloudformation:{self._region}:{self._account}:stack/{name}/1"
 
     def invoke(self, function: str, event: object) -> Any:
         """Run a Lambda function, by name or ARN, and return what it returns.
@@ -165,15 +218,14 @@ class Emulator:
                     "add it to `providers`"
                 )
 
-    def _deploy(self, name: str, region: str, template: dict[str, Any], folder: Path) -> None:
-        stack = self._stacks.setdefault(name, _Stack({}, folder, region))
-        stack.template, stack.folder = template, folder
+    def _deploy(self, name: str, stack: _Stack) -> None:
+        template = stack.template
         resolver = self._resolver(name, stack)
         wanted = [
             logical_id
             for logical_id in creation_order(template)
             if template["Resources"][logical_id]["Type"] not in NOT_RESOURCES
-            and resolver_holds(resolver, template["Resources"][logical_id])
+            and _holds(resolver, template["Resources"][logical_id])
         ]
         for logical_id in wanted:
             written = template["Resources"][logical_id]
@@ -184,7 +236,7 @@ class Emulator:
                 properties=resolver.resolve(written.get("Properties", {})),
                 name=_made_up_name(name, logical_id),
                 account=self._account,
-                region=region,
+                region=stack.region,
             )
             self._make(stack, resource)
         for logical_id in [entry for entry in reversed(stack.made) if entry not in wanted]:
@@ -192,7 +244,7 @@ class Emulator:
         stack.exports = {
             resolver.resolve(output["Export"]["Name"]): resolver.resolve(output["Value"])
             for output in template.get("Outputs", {}).values()
-            if "Export" in output
+            if "Export" in output and _holds(resolver, output)
         }
 
     def _make(self, stack: _Stack, resource: Resource) -> None:
@@ -235,7 +287,7 @@ class Emulator:
                 "AWS::AccountId": self._account,
                 "AWS::Partition": "aws",
                 "AWS::Region": stack.region,
-                "AWS::StackId": f"arn:aws:cloudformation:{stack.region}:{self._account}:stack/{name}/1",
+                "AWS::StackId": self.stack_id(name),
                 "AWS::StackName": name,
                 "AWS::URLSuffix": "amazonaws.com",
             }
@@ -243,6 +295,8 @@ class Emulator:
                 return pseudo[target]
             if target in stack.made:
                 return stack.made[target].ref
+            if target in stack.parameters:
+                return stack.parameters[target]
             parameter = stack.template.get("Parameters", {}).get(target)
             if parameter is None or "Default" not in parameter:
                 raise DeploymentError(f"{name}: Ref of {target}, which has no value")
@@ -274,24 +328,32 @@ class Emulator:
 
     def code_folder(self, resource: Resource) -> Path | None:
         """Where a function's code lies: its asset, unpacked where it is a zip; None where it is no asset."""
-        key = str(resource.properties.get("Code", {}).get("S3Key", ""))
-        digest = key.partition(".")[0]
-        folder = self._stacks[resource.stack].folder
-        if (folder / f"asset.{digest}").is_dir():
-            return folder / f"asset.{digest}"
-        archive = folder / f"asset.{key}"
-        if not digest or not archive.is_file():
+        code = resource.properties.get("Code", {})
+        key = str(code.get("S3Key", ""))
+        digest = key.rpartition("/")[2].partition(".")[0]
+        if not digest:
             return None
         if digest not in self._unpacked:
-            target = folder / f"unpacked.{digest}"
-            with zipfile.ZipFile(archive) as opened:
-                opened.extractall(target)
-            self._unpacked[digest] = target
+            folder = self._stacks[resource.stack].folder
+            if folder is not None and (folder / f"asset.{digest}").is_dir():
+                return folder / f"asset.{digest}"
+            archive = self._archive(folder, str(code.get("S3Bucket", "")), key)
+            if archive is None:
+                return None
+            self._unpacked[digest] = self._scratch / digest
+            with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+                opened.extractall(self._unpacked[digest])
         return self._unpacked[digest]
 
+    def _archive(self, folder: Path | None, bucket: str, key: str) -> bytes | None:
+        if folder is not None:
+            file = folder / f"asset.{key}"
+            return file.read_bytes() if file.is_file() else None
+        return self._assets(bucket, key) if self._assets else None
 
-def resolver_holds(resolver: Resolver, resource: Mapping[str, Any]) -> bool:
-    """Whether a resource's condition holds; true where it has none."""
+
+def _holds(resolver: Resolver, resource: Mapping[str, Any]) -> bool:
+    """Whether the condition of a resource or an output holds; true where it has none."""
     return "Condition" not in resource or resolver.condition(resource["Condition"])
 
 

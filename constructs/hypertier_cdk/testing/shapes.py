@@ -6,6 +6,7 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/ (return 
 from __future__ import annotations
 
 import hashlib
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -80,11 +81,15 @@ SHAPES: dict[str, Shape] = {
     "AWS::ElastiCache::User": Shape(name_property="UserId"),
     "AWS::ElastiCache::UserGroup": Shape(name_property="UserGroupId"),
     "AWS::IAM::OIDCProvider": Shape("arn:aws:iam::{account}:oidc-provider/{id}"),
+    "AWS::IAM::ManagedPolicy": Shape(
+        "arn:aws:iam::{account}:policy/{name}", name_property="ManagedPolicyName"
+    ),
     "AWS::IAM::Policy": Shape(name_property="PolicyName"),
     "AWS::IAM::Role": Shape(
         attributes={"Arn": "arn:aws:iam::{account}:role/{name}", "RoleId": "AROA{id}"},
         name_property="RoleName",
     ),
+    "AWS::KMS::Alias": Shape(name_property="AliasName"),
     "AWS::KMS::Key": Shape("{id}", {"Arn": "arn:aws:kms:{region}:{account}:key/{id}"}),
     "AWS::Lambda::EventInvokeConfig": Shape(),
     "AWS::Lambda::LayerVersion": Shape("arn:aws:lambda:{region}:{account}:layer:{name}:1"),
@@ -130,6 +135,9 @@ SHAPES: dict[str, Shape] = {
 }
 
 
+_PARSE = string.Formatter().parse
+
+
 class ShapeProvider:
     """Makes resources that are nothing but their names, by a `Shape`."""
 
@@ -152,7 +160,7 @@ class ShapeProvider:
             {
                 attribute: pattern.format_map(fields)
                 for attribute, pattern in self._shape.attributes.items()
-                if not pattern.startswith("{") or pattern.strip("{}") in fields
+                if fields.keys() >= {field for _, field, _, _ in _PARSE(pattern) if field}
             },
         )
 

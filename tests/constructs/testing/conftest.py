@@ -6,30 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
 import pytest
-from fakes_kubernetes import Authority
+from fakes_emulator import moto_providers, read_object
 from fakes_moto import ACCOUNT, REGION, aws_environment, moto_server
-from fakes_nodes import NodesFake, create_eks_cluster, nodes_api
+from fakes_nodes import NodesFake, nodes_api
 
-from hypertier_cdk.testing import SHAPES, Emulator, Made, Resource, ShapeProvider
-
-
-class EksInMoto(ShapeProvider):
-    """EKS clusters that boto3 finds, with an API that answers."""
-
-    def __init__(self, fake: NodesFake, authority: Authority) -> None:
-        super().__init__(SHAPES["AWS::EKS::Cluster"])
-        self._fake = fake
-        self._authority = authority
-
-    def create(self, resource: Resource) -> Made:
-        made = super().create(resource)
-        create_eks_cluster(made.ref, self._fake, self._authority)
-        return made
-
-    def delete(self, resource: Resource, made: Made) -> None:
-        boto3.client("eks").delete_cluster(name=made.ref)
+from hypertier_cdk.testing import Emulator
 
 
 @dataclass(frozen=True)
@@ -52,7 +34,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
                 account=ACCOUNT,
                 region=REGION,
                 environment=environment,
-                providers={"AWS::EKS::Cluster": EksInMoto(fake, authority)},
+                providers=moto_providers(fake, authority),
+                assets=read_object,
                 max_looks=2,
             ),
         )
