@@ -10,6 +10,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── PublishError               CloudWatch did not take the data; the exporter counts it
 └── TierError                  L2 did not answer as it should; becomes a miss in `tier.tier`
     ├── TierUnavailableError   no connection, a time-out, or a refusal
+    │   └── TierPartError      one server of a cluster does not answer; the others may
     └── TierProtocolError      an answer that the protocol does not allow
 """
 
@@ -75,6 +76,10 @@ class TierError(HypertierError):
 
 class TierUnavailableError(TierError):
     """No connection to L2, a time-out, or a refusal."""
+
+
+class TierPartError(TierUnavailableError):
+    """One server of a cluster does not answer: its keys are misses, those of the others are not."""
 
 
 class TierProtocolError(TierError):

@@ -47,7 +47,7 @@ class Circuit:
     def admits(self) -> bool:
         """Whether to make a call now: always while closed, else one attempt at a time after the pause.
 
-        Who is admitted reports back by `succeeded` or `failed`.
+        Who is admitted reports back by `succeeded`, `failed` or `abstained`.
         """
         with self._lock:
             if self._pause == 0.0:
@@ -64,6 +64,11 @@ class Circuit:
             self._pause = 0.0
             self._is_trying = False
             return was_open
+
+    def abstained(self) -> None:
+        """A call told nothing about whether the others would work."""
+        with self._lock:
+            self._is_trying = False
 
     def failed(self) -> bool:
         """A call failed. Returns whether this opened the circuit.

@@ -95,10 +95,15 @@ class Entries:
         self._backend.exists_many((), self._io_timeout_seconds)
 
     def exist(self, keys: Sequence[bytes]) -> list[bool]:
-        """Tell for each chunk whether its proving stripe is stored. One round trip."""
+        """Tell for each chunk whether all of its stripes are stored. One round trip.
+
+        All, because one on a server that does not answer would hold up the load.
+        """
         namespace = self._namespace.digest()
-        names = [entry_name(namespace, key, 0) for key in keys]
-        return self._backend.exists_many(names, self._lookup_timeout_seconds)
+        count = len(self._sizes)
+        names = [entry_name(namespace, key, stripe) for key in keys for stripe in range(count)]
+        found = self._backend.exists_many(names, self._lookup_timeout_seconds)
+        return [all(found[first : first + count]) for first in range(0, len(names), count)]
 
     def load(self, key: bytes, slot: memoryview) -> Loaded | Flaw:
         """Receive a chunk straight into `slot`, `chunk_bytes` long; its time to live begins anew.

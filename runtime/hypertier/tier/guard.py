@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from hypertier.errors import TierPartError
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.metrics import Counters
 
@@ -37,6 +38,10 @@ class Guard:
             return default
         try:
             result = function()
+        except TierPartError:
+            self._counters.add(f"{self._name}_errors")
+            self.circuit.abstained()
+            return default
         except Exception as error:  # the boundary: nothing that L2 does may reach the engine
             self._counters.add(f"{self._name}_errors")
             if self.circuit.failed():

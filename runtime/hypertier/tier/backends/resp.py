@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from hypertier.errors import TierError, TierProtocolError, TierUnavailableError
+from hypertier.errors import TierError, TierPartError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer
 from hypertier.tier.backends.resp_node import Connection, Node, command
@@ -107,18 +107,32 @@ class RespBackend:
         read: Callable[[Connection], T | ErrorReply],
         timeout_seconds: float,
     ) -> T | ErrorReply:
-        """Have the server of `key` answer, wherever redirections lead; returns the last one's answer."""
+        """Have the server of `key` answer, wherever redirections lead; returns the last one's answer.
+
+        Raises:
+            TierPartError: one server of a cluster refuses or does not answer, now or a moment ago.
+        """
         deadline = time.monotonic() + timeout_seconds
         node = self._topology.node_of(key, timeout_seconds)
         asking = False
         for _ in range(MAX_REDIRECTS):
+            is_part = self._topology.is_cluster
+            if is_part and not node.circuit.admits():
+                raise TierPartError(f"{node.address.host}:{node.address.port} is left alone for a while")
             try:
                 answer = node.call(exchange_of(request, read, asking), deadline - time.monotonic())
                 redirect = parse_redirect(answer, node.address) if isinstance(answer, ErrorReply) else None
-            except TierError:
+            except TierError as error:
                 self._topology.doubt()
-                raise
+                if not is_part:
+                    raise
+                node.circuit.failed()
+                raise TierPartError(str(error)) from error
+            if is_part:
+                node.circuit.succeeded()
             if redirect is None:
+                if is_part and isinstance(answer, ErrorReply) and answer.code != "WRONGTYPE":
+                    raise TierPartError(str(refusal(answer)))
                 return answer
             node, asking = self._topology.follow(redirect), redirect.asking
         return answer
@@ -129,11 +143,12 @@ class RespBackend:
         """Ask several servers at once; returns what they redirected.
 
         Raises:
-            TierError: that of the first server, when none answered.
+            TierPartError: no server of a cluster answered, but only one was asked, or none.
+            TierError: that of the first server, when no server answered.
         """
         redirected: dict[Node, list[Wanted]] = {}
         errors: list[TierError] = []
-        is_cluster = len(batches) > 1
+        is_cluster = self._topology.is_cluster
         waiting = [
             (node, batch, node.start([exists(batch)], partial(read_all, batch), deadline - time.monotonic()))
             for node, batch in batches.items()
@@ -154,7 +169,9 @@ class RespBackend:
                 self._topology.doubt()
             else:
                 node.circuit.succeeded()
-        if errors and len(errors) == len(waiting):
+        if len(errors) == len(waiting):
+            if len(errors) < 2 and is_cluster:
+                raise TierPartError(str(errors[0] if errors else "all servers of these keys are left alone"))
             raise errors[0]
         return redirected
 

@@ -57,6 +57,11 @@ class Topology:
             raise TierUnavailableError(f"no server has slot {key_slot(key)}")
         return self.node_at(address)
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether L2 is known to be several servers."""
+        return bool(self._slots)
+
     def node_at(self, address: L2Address) -> Node:
         """The server at an address."""
         with self._lock:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fakes_tier import RealCluster, eventually
+from fakes_tier import FixedNamespace, RealCluster, eventually
 
-from hypertier.errors import TierUnavailableError
+from hypertier.errors import TierPartError, TierUnavailableError
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.backends.slots import key_slot
+from hypertier.tier.circuit import Circuit
 from hypertier.tier.credentials import FixedCredentials
+from hypertier.tier.entries import Entries, Loaded
+from hypertier.tier.guard import Guard
+from hypertier.tier.metrics import Counters
+from hypertier.tier.names import entry_name
 
 SECONDS = 20.0
 KEYS = [b"cluster:%d" % i for i in range(60)]
@@ -127,3 +132,58 @@ def test_a_cluster_that_lost_the_named_server_is_still_known(
         return backend.exists_many(KEYS, 2.0) == [owner(key) != 0 for key in KEYS]
 
     assert eventually(found_the_rest)
+
+
+def test_a_frozen_server_is_asked_once_and_then_left_alone(
+    cluster: RealCluster, backend: RespBackend
+) -> None:
+    store_all(backend)
+    lost = [key for key in KEYS if owner(key) == 1]
+    cluster.nodes[1].freeze()
+
+    found = [backend.exists_many(KEYS, 0.3) for _ in range(2)]
+    with pytest.raises(TierPartError, match="left alone"):
+        read(backend, lost[0])
+    with pytest.raises(TierPartError):
+        backend.put(lost[0], [b"x"], 3600, SECONDS)
+    with pytest.raises(TierPartError):
+        backend.exists_many(lost, SECONDS)
+
+    assert found == [[owner(key) != 1 for key in KEYS]] * 2
+    cluster.nodes[1].thaw()
+    assert eventually(lambda: backend.exists_many(KEYS, SECONDS) == [True] * len(KEYS))
+
+
+def test_a_chunk_with_a_stripe_on_a_lost_server_is_not_announced_and_the_others_are_used(
+    cluster: RealCluster, backend: RespBackend
+) -> None:
+    counters = Counters()
+    entries = Entries(
+        backend,
+        FixedNamespace(),
+        chunk_bytes=2 * 65_000,
+        ttl_seconds=3600,
+        lookup_timeout_seconds=0.5,
+        io_timeout_seconds=SECONDS,
+        stripe_bytes=64 * 1024,
+    )
+    guard = Guard("read", Circuit(), counters, lambda what, error: None)
+    content = memoryview(bytes(2 * 65_000))
+    keys = [b"%036d" % i for i in range(24)]
+    for key in keys:
+        entries.store(key, content)
+    cluster.nodes[1].freeze()
+
+    found = guard.call(lambda: entries.exist(keys), [])
+    loaded = [guard.call(lambda key=key: entries.load(key, bytearray_of(content)), None) for key in keys]
+
+    whole = [all(owner(entry_name(b"n" * 16, key, stripe)) != 1 for stripe in range(2)) for key in keys]
+    assert found == whole
+    assert 0 < sum(whole) < len(keys)
+    assert [outcome is Loaded.WHOLE for outcome in loaded] == whole
+    assert guard.circuit.is_closed
+    assert counters.total("read_errors") == len(keys) - sum(whole)
+
+
+def bytearray_of(content: memoryview) -> memoryview:
+    return memoryview(bytearray(len(content)))
