@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 from fakes_engine import FakeEngine, RawClient, Received, Stream, event, eventually, get, post, run_loop
+from fakes_requests import AMBIGUOUS
 from fakes_router import routed
 
 from hypertier.errors import ConfigError
@@ -93,21 +94,48 @@ def test_pipelined_requests_are_answered_in_their_order() -> None:
     assert run_loop(act()) == [b"/%d" % number for number in range(200)]
 
 
-def test_smuggled_request_reaches_no_engine() -> None:
-    async def act() -> tuple[int, bytes, list[bytes]]:
+@pytest.mark.parametrize("data", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_smuggled_request_reaches_no_engine(data: bytes) -> None:
+    async def act() -> tuple[bytes, list[bytes]]:
         engine = FakeEngine()
         async with routed(engine) as router:
             client = await RawClient.connect(router.port)
-            client.send(
-                b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n"
-                b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + get(b"/smuggled")
-            )
-            got = await client.answer()
-            return got.status, await client.ended(), [request.line for request in engine.received]
+            client.send(data + get(b"/smuggled"))
+            answers = await client.ended()
+            return answers, [request.line for request in engine.received]
 
-    status, rest, lines = run_loop(act())
+    answers, lines = run_loop(act())
 
-    assert (status, rest, lines) == (400, b"", [])
+    assert answers.startswith(b"HTTP/1.1 400 ")
+    assert answers.count(b"content-length") == 1
+    assert lines == []
+
+
+@pytest.mark.parametrize("data", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_request_before_a_malformed_one_is_answered(data: bytes) -> None:
+    async def act() -> tuple[list[int], int]:
+        engine = FakeEngine()
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}") + data + get(b"/smuggled"))
+            statuses = [(await client.answer()).status for _ in range(2)]
+            assert await client.ended() == b""
+            return statuses, len(engine.received)
+
+    assert run_loop(act()) == ([200, 400], 1)
+
+
+def test_thousand_silent_clients_keep_nobody_waiting() -> None:
+    async def act() -> int:
+        async with routed(FakeEngine()) as router:
+            for number in range(1000):
+                silent = await RawClient.connect(router.port)
+                silent.send(b"POST / HTTP/1.1\r\nHost: a\r\nX: " if number % 2 else b"")
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}"))
+            return (await client.answer()).status
+
+    assert run_loop(act()) == 200
 
 
 def test_refusal_of_a_large_body_reaches_a_client_that_is_still_sending() -> None:
