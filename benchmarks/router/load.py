@@ -2,8 +2,8 @@
 
 Usage: load.py PORT BODY_BYTES CONCURRENCY NUM_REQUESTS json|sse|paced [SEED]. Prints one JSON object.
 Of a body, SYSTEM_SHARE is a system prompt that all share; the rest is a conversation, in NEW_SHARE of the
-requests a new one. So a prefix index finds about 62 % of the bytes, as in public traces of conversations, and has
-to learn the others.
+requests a new one. So a prefix index finds about 62 % of the bytes, as in public traces of conversations, and
+has to learn the others.
 """
 
 from __future__ import annotations
