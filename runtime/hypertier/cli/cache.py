@@ -1,4 +1,4 @@
-"""`hypertier cache`: what L2 holds, why engines do not share it, and how to empty it."""
+"""`hypertier cache`: what L2 holds, why engines do not share it, how to fill it and how to empty it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from hypertier.errors import ConfigError, HypertierError
+from hypertier.lab.client import ask
 from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
 from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.credentials import credential_source
@@ -24,7 +25,7 @@ COLUMNS = ("namespace", "model", "label", "epoch", "chunks", "values", "size", "
 
 @click.group("cache", epilog="Example: hypertier cache ls --url redis://127.0.0.1:6379")
 def command() -> None:
-    """Look at and clear what L2 holds. Credentials come from the environment, as for engines."""
+    """Look at, warm and clear what L2 holds. Credentials come from the environment, as for engines."""
 
 
 def store_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -105,6 +106,31 @@ def clear(url: str | None, ca_file: str, namespaces: Sequence[str], everything: 
             f"{num_left} values are there again: engines that run stored them meanwhile. Raise the engines' "
             "epoch instead, or stop them first"
         )
+
+
+@command.command(
+    "warm",
+    epilog="Example: hypertier cache warm prompts.txt --endpoint http://127.0.0.1:8000 --model llama-70b",
+)
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--endpoint", required=True, metavar="URL", help="http://HOST:PORT of a router or an engine.")
+@click.option("--model", required=True, help="The model's name, as requests give it.")
+def warm(file: TextIO, endpoint: str, model: str) -> None:
+    """Have an endpoint compute prompts, so that they are in its caches: one prompt a line of FILE.
+
+    Engines store what they compute in L2; a prompt that is there already costs a lookup. Each is sent as a
+    user's message and answered with one token.
+    """
+    if not endpoint.startswith("http://"):
+        raise ConfigError("--endpoint", endpoint, "http://HOST:PORT of a router or an engine")
+    num_prompts = num_tokens = num_cached = 0
+    for line in file:
+        if prompt := line.strip():
+            answer = ask(endpoint, model, prompt, max_tokens=1)
+            num_prompts += 1
+            num_tokens += answer.prompt_tokens
+            num_cached += answer.cached_tokens
+    click.echo(f"{num_prompts} prompts, {num_tokens} tokens, {num_cached} of them were cached before")
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -11,10 +13,15 @@ from fakes_tier import FixedNamespace, RealCluster, RealValkey
 
 from hypertier.cli.cache import command
 from hypertier.errors import ConfigError, HypertierError
+from hypertier.lab.simulated.engine import SimulatedEngine
+from hypertier.lab.simulated.metrics import EngineMetrics
+from hypertier.lab.simulated.server import EngineServer
+from hypertier.lab.simulated.settings import EngineSettings
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries
+from hypertier.tier.metrics import Counters
 
 CHUNK = 150_000
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -143,6 +150,48 @@ def test_what_cannot_work_is_named(url: str, arguments: list[str], message: str)
 
     assert isinstance(done.exception, ConfigError)
     assert str(done.exception).startswith(message)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    """An engine that takes no time."""
+    settings = EngineSettings(
+        model="m",
+        port=0,
+        kv_cache_bytes=32 * 2**20,
+        l1_bytes=32 * 2**20,
+        prefill_seconds_per_token=0,
+        decode_seconds_per_token=0,
+    )
+    engine = SimulatedEngine(settings, None)
+    server = EngineServer(engine, EngineMetrics(engine, Counters()))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    engine.close()
+
+
+def test_warm_has_each_prompt_computed_once(endpoint: str, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("What is a block? " * 40 + "\n\n" + "What is a tier? " * 40 + "\n")
+    arguments = ["warm", str(prompts), "--endpoint", endpoint, "--model", "m"]
+
+    first, second = (run(*arguments, url="").output.split() for _ in range(2))
+
+    assert (first[0], first[4]) == ("2", "0")
+    assert int(second[4]) > 0.8 * int(second[2])
+
+
+def test_warm_names_an_endpoint_that_cannot_work(tmp_path: Path) -> None:
+    (tmp_path / "prompts.txt").write_text("hello\n")
+
+    done = run("warm", str(tmp_path / "prompts.txt"), "--endpoint", "llama:8000", "--model", "m", url="")
+
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith("--endpoint is 'llama:8000'; expected http://HOST:PORT")
 
 
 def test_a_store_that_does_not_answer_is_one_error() -> None:
