@@ -115,6 +115,8 @@ class RouterSettings:
             parse_discover(self.discover)
         if not self.replicas and self.discover is None:
             raise ConfigError("--replica", None, "at least one engine's URL, or --discover dns://HOST:PORT")
+        if self.replicas and self.discover is not None:
+            raise ConfigError("--discover", self.discover, "either --discover or --replica, not both")
         if len(set(addresses)) != len(addresses):
             raise ConfigError(
                 "--replica", list(self.replicas), "every engine once; a repeated one would count twice"

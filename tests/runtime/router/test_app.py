@@ -296,6 +296,20 @@ def test_address_in_use_names_its_flag(setting: str) -> None:
     assert caught.value.setting == setting
 
 
+def test_replicas_are_found_by_name() -> None:
+    async def act() -> tuple[int, int]:
+        engine = await FakeEngine().start()
+        found_by = {"replicas": (), "discover": f"dns://127.0.0.1:{engine.port}"}
+        async with routed(**found_by) as router:
+            client = await RawClient.connect(router.port)
+            client.send(get(b"/v1/models"))
+            status = (await client.answer()).status
+        await engine.kill()
+        return status, len(engine.received)
+
+    assert run_loop(act()) == (200, 1)
+
+
 def test_replica_that_comes_back_is_picked_again() -> None:
     async def act() -> int:
         one, other = FakeEngine(), FakeEngine()

@@ -34,6 +34,7 @@ ENGINE = "http://10.0.0.5:8000"
         pytest.param({"replicas": ("http://[::1:80",)}, "--replica", id="broken-ipv6"),
         pytest.param({"discover": "engines:8000"}, "--discover", id="discover-scheme"),
         pytest.param({"discover": "dns://engines"}, "--discover", id="discover-port"),
+        pytest.param({"discover": "dns://engines:8000"}, "--discover", id="discover-and-replica"),
         pytest.param({"session_key": "x session"}, "--session-key", id="session-key"),
         pytest.param({"retries": -1}, "--retries", id="retries"),
         pytest.param({"max_body_bytes": 10}, "--max-body-bytes", id="body"),
