@@ -30,10 +30,11 @@ http {{
 
 @dataclass(frozen=True)
 class Peer:
-    """One router; `command(port, engine_urls, folder)` starts it."""
+    """One router; `command(port, engine_urls, folder)` starts it. A slow one gets a `share` of requests."""
 
     name: str
     command: Callable[[int, Sequence[str], Path], Sequence[str]]
+    share: float = 1.0
 
 
 def nginx(port: int, engines: Sequence[str], folder: Path) -> Sequence[str]:
@@ -70,15 +71,15 @@ def peers(folder: Path, *, install: bool = True) -> list[Peer]:
     found = [Peer("hypertier", hypertier("prefixaware", "--explain"))]
     if shutil.which("nginx"):
         found.append(Peer("nginx", nginx))
-    for package, arguments in (
-        ("vllm-router", ("--policy", "cache_aware")),
-        ("sglang-router", ("launch", "--policy", "cache_aware")),
+    for package, arguments, share in (
+        ("vllm-router", ("--policy", "cache_aware"), 0.1),
+        ("sglang-router", ("launch", "--policy", "cache_aware"), 1.0),
     ):
         executable = folder / package / "bin" / package
         if install and not executable.exists():
             _install(package, folder / package)
         if executable.exists():
-            found.append(Peer(package, rust(executable, *arguments)))
+            found.append(Peer(package, rust(executable, *arguments), share))
     return found
 
 

@@ -30,11 +30,11 @@ PASSES = 3
 NUM_ENGINES = 4
 # name: body bytes, requests in flight, requests, mode
 CASES = {
-    "1k": (1024, 64, 8000, "json"),
-    "32k": (32 * 1024, 32, 3000, "json"),
-    "256k": (256 * 1024, 16, 600, "json"),
+    "1k": (1024, 64, 6000, "json"),
+    "32k": (32 * 1024, 32, 2000, "json"),
+    "256k": (256 * 1024, 16, 400, "json"),
     "sse": (1024, 64, 1500, "sse"),
-    "paced": (1024, 100, 500, "paced"),
+    "paced": (1024, 100, 300, "paced"),
 }
 LATENCY_REQUESTS = {"1k": 1000, "32k": 500, "256k": 200}
 START_SECONDS = 60
@@ -148,13 +148,15 @@ def measure(
     with router(peer, engine_urls) as (port, pid):
         for case in cases:
             body_bytes, concurrency, num_requests, mode = CASES[case]
+            num_requests = int(num_requests * peer.share)
             load(port, body_bytes, concurrency, max(64, num_requests // 10), mode)  # connections, caches
             before = cpu_seconds(pid)
             got = load(port, body_bytes, concurrency, num_requests, mode)
             keep(f"cpu_ms.{case}", (cpu_seconds(pid) - before) * 1000 / num_requests)
             keep(f"rps.{case}", got["requests_per_second"], high=True)
             if case in LATENCY_REQUESTS:
-                keep(f"p50_us.{case}", load(port, body_bytes, 1, LATENCY_REQUESTS[case], mode)["p50_us"])
+                num_requests = int(LATENCY_REQUESTS[case] * peer.share)
+                keep(f"p50_us.{case}", load(port, body_bytes, 1, num_requests, mode)["p50_us"])
         keep("rss_mib", rss_mib(pid), high=True)
 
 
@@ -220,6 +222,7 @@ def main() -> None:
             for peer in chosen:
                 print(f"pass {number + 1}: {peer.name}", file=sys.stderr)
                 measure(peer, urls, cases, results)
+        print("\n".join(table(results, cases)), file=sys.stderr)
     print("\n".join(table(results, cases)))
     if "hypertier" in results:
         print(json.dumps(summary(results, cases)))
