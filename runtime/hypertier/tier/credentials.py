@@ -1,18 +1,23 @@
-"""Who the tier is to L2: a user and a password, from the environment or from AWS Secrets Manager."""
+"""Who the tier is to L2: a user and a password, by the environment or Secrets Manager, or a token of IAM."""
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+from urllib.parse import urlencode
 
 from hypertier.errors import ConfigError, MissingPackageError, TierUnavailableError
 
 USERNAME_VARIABLE = "HYPERTIER_L2_USERNAME"
 PASSWORD_VARIABLE = "HYPERTIER_L2_PASSWORD"
 SECRET_VARIABLE = "HYPERTIER_L2_SECRET_ARN"
+IAM_VARIABLE = "HYPERTIER_L2_IAM_CACHE"
+TOKEN_SECONDS = 900
+_CACHE_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,51 @@ class SecretCredentials:
             self._credentials = None
 
 
+class IamCredentials:
+    """A token in place of a password: a signed request to ElastiCache, good for 15 minutes.
+
+    Each connection gets one of its own; signing asks nobody.
+    """
+
+    def __init__(self, user: str, cache: str, region: str, sign: Callable[[str, str], str]) -> None:
+        self._user = user
+        self._url = f"https://{cache}/?{urlencode({'Action': 'connect', 'User': user})}"
+        self._region = region
+        self._sign = sign
+
+    def get(self) -> Credentials | None:
+        """Sign a token. Errors of the AWS client pass through."""
+        return Credentials(self._sign(self._url, self._region).removeprefix("https://"), self._user)
+
+    def forget(self) -> None:
+        """Do nothing: every token is new."""
+
+
+def sign_request(url: str, region: str) -> str:
+    """Sign a request to connect, with the role of the pod.
+
+    https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/auth-iam.html (read 2026-12-01)
+    """
+    try:
+        import botocore.session
+        from botocore.model import ServiceId
+        from botocore.signers import RequestSigner
+    except ImportError as error:
+        raise MissingPackageError(IAM_VARIABLE, "boto3", "engine") from error
+    session = botocore.session.get_session()
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise TierUnavailableError(f"{IAM_VARIABLE} is set, but this pod has no role of AWS to sign with")
+    emitter = session.get_component("event_emitter")
+    signer = RequestSigner(ServiceId("elasticache"), region, "elasticache", "v4", credentials, emitter)
+    request = {"method": "GET", "url": url, "body": {}, "headers": {}, "context": {}}
+    return str(
+        signer.generate_presigned_url(
+            request, operation_name="connect", expires_in=TOKEN_SECONDS, region_name=region
+        )
+    )
+
+
 def parse_secret(text: str) -> Credentials:
     """Read the secret's JSON. The error never repeats it."""
     try:
@@ -104,14 +154,25 @@ def fetch_secret(secret_arn: str) -> str:
 
 
 def credential_source(environ: Mapping[str, str]) -> CredentialSource:
-    """Choose the source: username and password first, then the secret, else none.
+    """Choose the source: username and password first, then a token of IAM, then the secret, else none.
 
     Raises:
-        ConfigError: a username without a password, or an ARN that is not one of Secrets Manager.
+        ConfigError: a username without a password, a cache without a username or a region, or an ARN that is
+            not one of Secrets Manager.
     """
     password, username = environ.get(PASSWORD_VARIABLE), environ.get(USERNAME_VARIABLE)
     if password:
         return FixedCredentials(Credentials(password, username or None))
+    cache = environ.get(IAM_VARIABLE)
+    if cache:
+        region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+        if not username:
+            raise ConfigError(USERNAME_VARIABLE, "", f"the user of ElastiCache beside {IAM_VARIABLE}")
+        if not region:
+            raise ConfigError("AWS_REGION", "", f"the region of the cache beside {IAM_VARIABLE}")
+        if not _CACHE_NAME.fullmatch(cache):
+            raise ConfigError(IAM_VARIABLE, cache, "the name of a replication group, in small letters")
+        return IamCredentials(username, cache, region, sign_request)
     if username:
         raise ConfigError(PASSWORD_VARIABLE, password or "", f"a password beside {USERNAME_VARIABLE}")
     secret_arn = environ.get(SECRET_VARIABLE)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hypertier.errors import ConfigError, MissingPackageError
-from hypertier.tier.address import parse_l2_url
-from hypertier.tier.credentials import PASSWORD_VARIABLE, SECRET_VARIABLE, credential_source
+from hypertier.tier.address import URL_VARIABLE, parse_l2_url
+from hypertier.tier.credentials import IAM_VARIABLE, PASSWORD_VARIABLE, SECRET_VARIABLE, credential_source
 from hypertier.tier.settings import TierSettings, read_settings
 
 REGION_PATTERN = "vllm_offload_*.mmap"
@@ -104,9 +104,13 @@ def check_tier(tier: Mapping[str, Any], environ: Mapping[str, str]) -> TierSetti
     """Check the settings of L2, and that the credentials can be had."""
     settings = read_settings({k: v for k, v in tier.items() if k not in VLLM_TIER_KEYS}, environ)
     credential_source(environ)
-    needs_boto3 = environ.get(SECRET_VARIABLE) and not environ.get(PASSWORD_VARIABLE)
-    if needs_boto3 and importlib.util.find_spec("boto3") is None:
-        raise MissingPackageError(SECRET_VARIABLE, "boto3", "engine")
+    from_aws = next((name for name in (IAM_VARIABLE, SECRET_VARIABLE) if environ.get(name)), None)
+    if from_aws and not environ.get(PASSWORD_VARIABLE) and importlib.util.find_spec("boto3") is None:
+        raise MissingPackageError(from_aws, "boto3", "engine")
+    if from_aws == IAM_VARIABLE and not settings.address.tls:
+        raise ConfigError(
+            URL_VARIABLE, settings.url, "rediss://HOST:PORT: ElastiCache takes tokens of IAM by TLS alone"
+        )
     if settings.ca_file and not Path(settings.ca_file).is_file():
         raise ConfigError("secondary_tiers.ca_file", settings.ca_file, "a file of certificates in PEM form")
     return settings
@@ -119,6 +123,8 @@ def describe_tier(settings: TierSettings, environ: Mapping[str, str]) -> str:
         return f"L2 HyperPod's daemon at {address.host}:{address.port} (memory {settings.segment_path})"
     if environ.get(PASSWORD_VARIABLE):
         access = "a password"
+    elif environ.get(IAM_VARIABLE):
+        access = "a token of IAM"
     else:
         access = "a secret" if environ.get(SECRET_VARIABLE) else "no password"
     encrypted = "TLS" if address.tls else "no TLS"

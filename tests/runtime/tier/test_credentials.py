@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qs
+
 import pytest
 
 from hypertier.errors import ConfigError, TierUnavailableError
-from hypertier.tier.credentials import Credentials, SecretCredentials, credential_source, parse_secret
+from hypertier.tier.credentials import (
+    Credentials,
+    IamCredentials,
+    SecretCredentials,
+    credential_source,
+    parse_secret,
+)
 
+IAM = {"HYPERTIER_L2_IAM_CACHE": "l2", "HYPERTIER_L2_USERNAME": "tier", "AWS_REGION": "us-west-2"}
 ARN = "arn:aws:secretsmanager:us-west-2:111122223333:secret:l2-AbCdEf"
 
 
@@ -34,14 +43,46 @@ def test_a_secret_is_not_fetched_before_it_is_needed() -> None:
     ("environ", "setting"),
     [
         ({"HYPERTIER_L2_USERNAME": "tier"}, "HYPERTIER_L2_PASSWORD"),
+        ({"HYPERTIER_L2_IAM_CACHE": "l2", "AWS_REGION": "us-west-2"}, "HYPERTIER_L2_USERNAME"),
+        ({"HYPERTIER_L2_IAM_CACHE": "l2", "HYPERTIER_L2_USERNAME": "tier"}, "AWS_REGION"),
+        ({**IAM, "HYPERTIER_L2_IAM_CACHE": "L2.example.com"}, "HYPERTIER_L2_IAM_CACHE"),
         ({"HYPERTIER_L2_SECRET_ARN": "l2-secret"}, "HYPERTIER_L2_SECRET_ARN"),
         ({"HYPERTIER_L2_SECRET_ARN": "arn:aws:s3:::bucket"}, "HYPERTIER_L2_SECRET_ARN"),
     ],
-    ids=["no password", "no arn", "another service"],
+    ids=["no password", "no user", "no region", "no name", "no arn", "another service"],
 )
 def test_what_cannot_work_is_one_clear_error(environ: dict[str, str], setting: str) -> None:
     with pytest.raises(ConfigError, match=setting):
         credential_source(environ)
+
+
+def test_a_token_of_iam_is_a_signed_request_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-real-key")
+
+    credentials = credential_source(IAM).get()
+
+    assert credentials is not None
+    host, _, query = credentials.password.partition("/?")
+    token = parse_qs(query)
+    assert (credentials.username, host) == ("tier", "l2")
+    assert (token["Action"], token["User"], token["X-Amz-Expires"]) == (["connect"], ["tier"], ["900"])
+    assert token["X-Amz-Credential"][0].endswith("/us-west-2/elasticache/aws4_request")
+    assert "not-a-real-key" not in credentials.password
+
+
+def test_every_connection_gets_a_token_of_its_own() -> None:
+    signed: list[str] = []
+
+    def sign(url: str, region: str) -> str:
+        signed.append(url)
+        return f"{url}&region={region}&number={len(signed)}"
+
+    source = IamCredentials("tier", "l2", "us-west-2", sign)
+
+    tokens = [credentials.password for _ in range(2) if (credentials := source.get())]
+
+    assert tokens == [f"l2/?Action=connect&User=tier&region=us-west-2&number={i}" for i in (1, 2)]
 
 
 def test_a_secret_is_fetched_once_and_again_after_a_refusal() -> None:

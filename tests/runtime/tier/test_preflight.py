@@ -138,6 +138,16 @@ def test_what_cannot_work_is_named(host: Host, given: list[str], setting: str) -
     assert refused.value.setting == setting
 
 
+def test_a_token_of_iam_needs_tls(host: Host) -> None:
+    iam = {"HYPERTIER_L2_IAM_CACHE": "l2", "HYPERTIER_L2_USERNAME": "tier", "AWS_REGION": "us-west-2"}
+
+    plan = check_engine(arguments(2**20), {**ENVIRON, **iam}, host)
+
+    assert "L2 cache:6379 (TLS, a token of IAM, ttl 86400 s)" in plan
+    with pytest.raises(ConfigError, match="by TLS alone"):
+        check_engine(arguments(2**20), {**ENVIRON, **iam, "HYPERTIER_L2_URL": "redis://cache:6379"}, host)
+
+
 def test_a_ca_file_must_be_there(host: Host) -> None:
     config = kv_transfer_config(CacheSettings(2**20, "rediss://cache:6379"))
     config["kv_connector_extra_config"]["secondary_tiers"][0]["ca_file"] = os.fspath(host.shm / "absent.pem")
