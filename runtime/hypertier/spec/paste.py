@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from hypertier.errors import ManifestError
+from hypertier.spec.characters import STEPS, STRANGE, without_margin
 from hypertier.spec.reindent import known_names, reindented, top_level_names
 from hypertier.spec.rules.subject import TYPES
 from hypertier.spec.source import check_size, read_documents
@@ -20,18 +21,9 @@ from hypertier.spec.tree import Document
 
 SOURCE = "docs/lint.md"
 
-_STRANGE = re.compile(
-    "[\t\u00a0\u2007\u202f\u3000\u200b\u200c\u200d\u2060\ufeff`\u201c\u201d\u2018\u2019]|\\\\\\$\\{"
-)
-_SPACES = re.compile("[\u00a0\u2007\u202f\u3000]")
-_INVISIBLE = re.compile("[\u200b\u200c\u200d\u2060\ufeff]")
-_SMART_QUOTED = re.compile(
-    "(?P<before>[:\\-]\\s+)[\u201c\u201d\u2018\u2019](?P<text>[^\u201c\u201d\u2018\u2019]*)"
-    "[\u201c\u201d\u2018\u2019](?P<after>\\s*(#.*)?)$"
-)
-_BACKTICKED = re.compile(r"(?P<before>(?::|^\s*-)\s+)`(?P<text>[^`]*)`(?P<after>\s*(?:#.*)?)$")
 _FENCE = re.compile(r"^\s*(```+|~~~+)\s*[\w.+-]*\s*$")
-_TIGHT = re.compile(r"^(?P<before>\s*(?:-\s+)?)(?P<key>[A-Za-z][A-Za-z0-9]*):(?P<value>[^\s:/].*)$")
+_TIGHT = re.compile(r"^(?P<before>\s*(?:-\s+)?)(?P<key>[A-Za-z][A-Za-z0-9]*):(?P<value>(?!//)[^\s:].*)$")
+_TIGHT_IN_FLOW = re.compile(r"(?P<before>[{,]\s*)(?P<key>[A-Za-z][A-Za-z0-9]*):(?P<value>(?!//)[^\s:])")
 _KEY = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Za-z][\w./-]*)\s*:(\s|$)")
 _START = re.compile(r"^\s*apiVersion\s*:")
 _KIND = re.compile(r"^\s*kind\s*:\s*[A-Z]\w*\s*$")
@@ -70,8 +62,10 @@ def understand(text: str, file: str) -> Understood:
     check_size(text, file)
     text = plain_line_ends(text)
     repairs: list[Repair] = []
-    if _STRANGE.search(text):
+    if STRANGE.search(text):
         text = _without_strange_characters(text, repairs)
+    if re.match(r"\s*(>|\d)", text) and text.count("\n") < MAX_LINES:
+        text = _without_margin(text, repairs)
     problem: ManifestError | None = None
     documents: Sequence[Document] = ()
     try:
@@ -96,45 +90,21 @@ def plain_line_ends(text: str) -> str:
 
 def _without_strange_characters(text: str, repairs: list[Repair]) -> str:
     lines = text.split("\n")
-    _each(
-        lines,
-        repairs,
-        _mend_spaces,
-        "paste-space",
-        "holds spaces that YAML does not know; they became plain ones",
-        "YAML이 모르는 공백 문자가 있어 일반 공백으로 바꿨습니다",
-    )
-    _each(
-        lines,
-        repairs,
-        _mend_tabs,
-        "paste-tab",
-        "is indented with tabs, which YAML forbids; each became two spaces",
-        "YAML에서 금지된 탭으로 들여썼습니다. 탭을 공백 두 개로 바꿨습니다",
-    )
-    _each(
-        lines,
-        repairs,
-        _mend_quotes,
-        "paste-quotes",
-        "has typographic quotes, which YAML takes for text",
-        "YAML이 글자로 읽는 둥근 따옴표가 있습니다",
-    )
-    _each(
-        lines,
-        repairs,
-        _mend_backticks,
-        "paste-markdown",
-        "has Markdown's backticks around a value",
-        "값에 Markdown 백틱이 있습니다",
-    )
-    _each(
-        lines,
-        repairs,
-        _mend_escapes,
-        "paste-escape",
-        "escapes ${ for a shell; the backslash would stay in the value",
-        "셸을 위해 ${를 이스케이프했습니다. 백슬래시가 값에 남습니다",
+    for step in STEPS:
+        _each(lines, repairs, step.mend, step.rule, step.en, step.ko)
+    return "\n".join(lines)
+
+
+def _without_margin(text: str, repairs: list[Repair]) -> str:
+    """The text without line numbers or quotation marks of a mail that stand before every line."""
+    found = without_margin(text.split("\n"))
+    if found is None:
+        return text
+    margin, lines = found
+    repairs.append(
+        Repair(
+            "paste-margin", 1, f"every line has {margin} before it", f"모든 줄 앞에 {margin}이(가) 있습니다"
+        )
     )
     return "\n".join(lines)
 
@@ -163,33 +133,6 @@ def _lines(numbers: Sequence[int]) -> str:
 
 def _lines_ko(numbers: Sequence[int]) -> str:
     return f"{numbers[0]}행" if len(numbers) == 1 else f"{numbers[0]}행 외 {len(numbers) - 1}개 행"
-
-
-def _mend_spaces(line: str) -> str:
-    return _INVISIBLE.sub("", _SPACES.sub(" ", line))
-
-
-def _mend_tabs(line: str) -> str:
-    stripped = line.lstrip(" \t")
-    indent = line[: len(line) - len(stripped)]
-    return indent.replace("\t", "  ") + stripped if "\t" in indent else line
-
-
-def _mend_quotes(line: str) -> str:
-    return _SMART_QUOTED.sub(lambda m: f"{m['before']}{_quoted(m['text'])}{m['after']}", line)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def _mend_backticks(line: str) -> str:
-    return _BACKTICKED.sub(r"\g<before>\g<text>\g<after>", line)
-
-
-def _mend_escapes(line: str) -> str:
-    return line.replace("\\${", "${")
 
 
 def _is_suspicious(text: str, documents: Iterable[Document]) -> bool:
@@ -265,7 +208,13 @@ def _loosened(line: str, known: frozenset[str]) -> str:
     match = _TIGHT.match(line)
     if match is None or match["key"] not in known:
         return line
-    return f"{match['before']}{match['key']}: {match['value']}"
+    value = _TIGHT_IN_FLOW.sub(lambda inner: _spaced(inner, known), match["value"])
+    return f"{match['before']}{match['key']}: {value}"
+
+
+def _spaced(match: re.Match[str], known: frozenset[str]) -> str:
+    space = " " if match["key"] in known else ""
+    return f"{match['before']}{match['key']}:{space}{match['value']}"
 
 
 def _comment_out_prose(lines: Lines, repairs: list[Repair]) -> None:
@@ -279,12 +228,12 @@ def _comment_out_prose(lines: Lines, repairs: list[Repair]) -> None:
     for index, line in enumerate(lines):
         text = line.strip()
         if _FENCE.match(line):
-            inside_fence, inside = not inside_fence, False
+            inside_fence, inside, kind = not inside_fence, False, None
             lines[index] = f"# {text}"
             fences.append(index + 1)
         elif text == "---":
             lines[index] = "---"  # a mark stands at the beginning of its line
-            inside, is_apart = False, True
+            inside, is_apart, kind = False, True, None
         elif not text or text.startswith("#"):
             continue
         elif fenced and not inside_fence:
@@ -295,6 +244,8 @@ def _comment_out_prose(lines: Lines, repairs: list[Repair]) -> None:
                 parted.append(index + 1)
             inside, is_apart = True, False
             kind, base = _kind_below(lines, index), len(line) - len(line.lstrip())
+        elif kind is not None and not inside and not is_apart and _is_known_field(line):
+            inside = True  # a sentence had interrupted the document
         elif not inside or _is_prose(line, kind, base):
             lines[index] = f"# {line}"
             prose.append(index + 1)
@@ -349,6 +300,11 @@ def _is_prose(line: str, kind: str | None, base: int) -> bool:
     if names is None or match["key"] in known_names() or nearest(match["key"], names) is not None:
         return False
     return not value.startswith(tuple("{[\"'|>&*!#")) and len(value.split()) >= MIN_WORDS_OF_PROSE
+
+
+def _is_known_field(line: str) -> bool:
+    match = _KEY.match(line) or _TIGHT.match(line)
+    return match is not None and match["key"] in known_names()
 
 
 def _rebuild_indentation(lines: Lines, repairs: list[Repair], file: str) -> None:

@@ -78,6 +78,9 @@ def reindented(lines: list[str], root: type) -> list[str] | None:
                 result.append("  " * scalar_depth + text)
                 continue
             scalar_depth = None
+        if match is None and _continues(result):
+            result.append("  " * (stack[-1].depth + 1) + text)
+            continue
         if match is None:
             depth = _depth_of_entry(stack, text)
             if depth is None:
@@ -148,15 +151,19 @@ def _is_field_above(stack: list[_Open], key: str) -> bool:
     )
 
 
+def _continues(before: list[str]) -> bool:
+    """Whether the line above leaves a flow list or mapping open, of which the next line is the rest."""
+    line = next((line for line in reversed(before) if line.strip()), "").rstrip()
+    return line.endswith((",", "[", "{"))
+
+
 def _depth_of_entry(stack: list[_Open], text: str) -> int | None:
-    """Where a line without a key goes: an entry of the innermost list, or the rest of what is above."""
-    if text.startswith("-"):
-        for level in range(len(stack) - 1, -1, -1):
-            if stack[level].is_list:
-                del stack[level + 1 :]
-                return stack[level].depth
-        return None
-    return stack[-1].depth + 1
+    """Where an entry without a key goes: to the innermost list; None for what is no entry or has no list."""
+    for level in range(len(stack) - 1, -1, -1):
+        if stack[level].is_list and text.startswith("-"):
+            del stack[level + 1 :]
+            return stack[level].depth
+    return None
 
 
 def _opened(parent: _Open, key: str) -> _Open | None:
@@ -190,7 +197,7 @@ def _plain(key: str) -> str:
 @cache
 def known_names() -> frozenset[str]:
     """Every field name of every kind, and Kubernetes' own inside them."""
-    names: set[str] = set()
+    names = {"cpu", "memory"}
 
     def walk(kind: Any) -> None:
         if isinstance(kind, dict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,8 @@ def test_repairs_keep_the_number_of_lines(file: Path) -> None:
         pytest.param(("replicas: 2", "replicas:2"), "paste-colon", id="tight-colon"),
         pytest.param(("'0'", "\u201c0\u201d"), "paste-quotes", id="typographic-quotes"),
         pytest.param(("ml.g5.12xlarge", "`ml.g5.12xlarge`"), "paste-markdown", id="backticks"),
+        pytest.param(("'0'", "&#39;0&#39;"), "paste-html", id="entities"),
+        pytest.param(("replicas: 2", "replicas\uff1a 2"), "paste-colon", id="wide-colon"),
     ],
 )
 def test_one_kind_of_damage_is_named_and_undone(damage: tuple[str, str], rule: str) -> None:
@@ -58,6 +62,47 @@ def test_one_kind_of_damage_is_named_and_undone(damage: tuple[str, str], rule: s
 
     assert [repair.rule for repair in understood.repairs] == [rule]
     assert [document.data for document in understood.documents] == [endpoint()]
+
+
+def test_every_colon_may_have_lost_its_space() -> None:
+    text = re.sub(r"(?m)^(\s*(?:- )?\w+): (\S)", r"\1:\2", WHOLE)
+
+    assert [document.data for document in understand(text, "a.yaml").documents] == [endpoint()]
+
+
+@pytest.mark.parametrize(
+    "margin",
+    [
+        pytest.param(lambda number: f"{number:4} ", id="numbers"),
+        pytest.param(lambda number: f"{number}: ", id="numbers-and-colons"),
+        pytest.param(lambda number: "> ", id="quotation"),
+    ],
+)
+def test_what_stands_before_every_line_is_taken_away(margin: Callable[[int], str]) -> None:
+    text = "\n".join(margin(number) + line for number, line in enumerate(WHOLE.splitlines(), start=1))
+
+    understood = understand(text, "a.yaml")
+
+    assert [repair.rule for repair in understood.repairs] == ["paste-margin"]
+    assert [document.data for document in understood.documents] == [endpoint()]
+
+
+def test_spaces_inside_quotes_are_meant() -> None:
+    text = WHOLE.replace("'0'", "'a\u3000b'")
+
+    assert rules(text) == []
+
+
+@pytest.mark.parametrize("line", ["    ...", "    and so on", "    # kept"])
+def test_a_line_without_a_place_is_refused_rather_than_joined_to_another(line: str) -> None:
+    flat = "\n".join(text.lstrip() for text in WHOLE.replace("    args:", f"{line}\n    args:").splitlines())
+
+    try:
+        documents = understand(flat, "a.yaml").documents
+    except ManifestError:
+        return
+
+    assert [document.data for document in documents] == [endpoint()]
 
 
 def test_a_document_after_another_without_a_mark_is_one_of_its_own() -> None:
