@@ -130,7 +130,9 @@ def _endpoint_lines(plan: EndpointPlan) -> list[str]:
         f"  GPUs hold         {_tokens(capacity.gpu_tokens)} ({_gib(capacity.gpu_bytes)} a replica, beside "
         f"{_gib(capacity.weights_bytes)} of weights)",
         f"  L1 holds          {_tokens(capacity.l1_tokens)} ({_gib(capacity.l1_bytes)} a replica)",
-        f"  L2 holds          {_tokens(capacity.l2_tokens)} ({_gib(capacity.l2_bytes)} for all)",
+        f"  L2 holds          {_tokens(capacity.l2_tokens)} ({_gib(capacity.l2_bytes)} for all)"
+        if capacity.l2_bytes
+        else "  L2                off",
         f"  cold start        {start.seconds:.0f} s: weights {start.weights_seconds:.0f}, "
         f"L1 {start.prefault_seconds:.0f}, warm-up {start.warm_up_seconds:.0f}",
     ]
