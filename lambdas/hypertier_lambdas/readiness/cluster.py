@@ -14,6 +14,7 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -25,7 +26,7 @@ from .errors import ClusterError
 
 TOKEN_PREFIX = "k8s-aws-v1."
 TOKEN_SECONDS = 60
-CALL_TIMEOUT_SECONDS = 5
+CALL_TIMEOUT_SECONDS = 5.0
 PAGE_SIZE = 200
 MAX_NODES = 10_000
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -36,20 +37,26 @@ _HINTS = {
 }
 
 
-def list_nodes(cluster_name: str) -> list[dict[str, Any]]:
+def list_nodes(cluster_name: str, remaining_seconds: Callable[[], float]) -> list[dict[str, Any]]:
     """Return every Node object of the EKS cluster `cluster_name` in the function's Region.
+
+    No call is made once `remaining_seconds` are used up, and none to the cluster waits longer than they last.
 
     Raises:
         ClusterError: the cluster could not be asked; says why and what to look at.
     """
     session = boto3.Session()
+    _seconds_for(f"describing the cluster {cluster_name}", remaining_seconds)
     endpoint, tls = _address(session, cluster_name)
     token = _token(session, cluster_name)
     nodes: list[dict[str, Any]] = []
     page = ""
     while True:
         query = {"limit": str(PAGE_SIZE)} | ({"continue": page} if page else {})
-        answer = _get(f"{endpoint}/api/v1/nodes?{urllib.parse.urlencode(query)}", tls, token)
+        url = f"{endpoint}/api/v1/nodes?{urllib.parse.urlencode(query)}"
+        answer = _get(
+            url, tls, token, _seconds_for(f"listing the nodes of {cluster_name}", remaining_seconds)
+        )
         nodes += answer.get("items") or []
         page = answer.get("metadata", {}).get("continue") or ""
         if not page or len(nodes) > MAX_NODES:
@@ -102,7 +109,14 @@ def _token(session: boto3.Session, cluster_name: str) -> str:
     return TOKEN_PREFIX + base64.urlsafe_b64encode(url.encode("utf-8")).decode("ascii").rstrip("=")
 
 
-def _get(url: str, tls: ssl.SSLContext, token: str) -> dict[str, Any]:
+def _seconds_for(what: str, remaining_seconds: Callable[[], float]) -> float:
+    remaining = remaining_seconds()
+    if remaining <= 0:
+        raise ClusterError(f"{what}: the time that Lambda gives is used up; does the cluster answer slowly?")
+    return min(CALL_TIMEOUT_SECONDS, remaining)
+
+
+def _get(url: str, tls: ssl.SSLContext, token: str, timeout_seconds: float) -> dict[str, Any]:
     what = f"GET {url.partition('?')[0]}"
     if not url.startswith("https://"):
         raise ClusterError(f"{what}: expected an endpoint of https")
@@ -110,7 +124,7 @@ def _get(url: str, tls: ssl.SSLContext, token: str) -> dict[str, Any]:
         url, headers={"Authorization": f"Bearer {token}", "Accept": "application/json"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=CALL_TIMEOUT_SECONDS, context=tls) as response:
+        with urllib.request.urlopen(request, timeout=timeout_seconds, context=tls) as response:
             text = response.read(MAX_RESPONSE_BYTES + 1)
     except urllib.error.HTTPError as error:
         hint = _HINTS.get(error.code)

@@ -11,12 +11,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from .cluster import list_nodes
 from .decision import judge, read_node
 from .errors import ClusterError, NotReadyError, PropertyError
 
+MARGIN_SECONDS = 18.0  # describing the cluster may take two tries of 3 + 5 seconds
 MAX_TIMEOUT_SECONDS = 3600  # CloudFormation's own limit for a custom resource
 
 
@@ -28,6 +29,13 @@ class Wish:
     hyperpod_name: str
     groups: Mapping[str, int]
     timeout_seconds: int
+
+
+class LambdaContext(Protocol):
+    """The one thing that the hook asks of Lambda's context object."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until Lambda ends the function."""
 
 
 def on_event(event: Mapping[str, Any], context: object) -> dict[str, Any]:
@@ -47,13 +55,18 @@ def on_event(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     return answer
 
 
-def is_complete(event: Mapping[str, Any], context: object) -> dict[str, Any]:
+def is_complete(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Look at the nodes once.
 
     Raises:
         NotReadyError: the deadline has passed; says what is missing.
     """
-    return look(event, list_nodes, datetime.now(UTC))
+
+    # Less a margin for the answer: Lambda ends the function without one.
+    def remaining() -> float:
+        return context.get_remaining_time_in_millis() / 1000 - MARGIN_SECONDS
+
+    return look(event, lambda name: list_nodes(name, remaining), datetime.now(UTC))
 
 
 def look(

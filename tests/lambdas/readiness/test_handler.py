@@ -41,6 +41,20 @@ def event(request: str, **changed: Any) -> dict[str, Any]:
     return told
 
 
+def plenty() -> float:
+    return 60.0
+
+
+class Context:
+    """Lambda's context object, with the seconds that the test allows."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int(self.seconds * 1000)
+
+
 def waiting(
     request: str = "Create", *, until: datetime = NOW + timedelta(minutes=1), **changed: Any
 ) -> dict[str, Any]:
@@ -72,7 +86,7 @@ def test_deleting_asks_no_cluster_and_checks_no_property() -> None:
     told = event("Delete", Groups=None)
 
     assert on_event(told, None) == {"PhysicalResourceId": "ready-nodes-of-reference"}
-    assert is_complete(told, None) == {"IsComplete": True}
+    assert is_complete(told, Context(60)) == {"IsComplete": True}
 
 
 @pytest.mark.parametrize("request_type", ["Create", "Update"])
@@ -163,7 +177,7 @@ def api(aws: None, tmp_path: Path) -> Iterator[NodesFake]:
 def test_all_pages_of_nodes_are_read_with_the_function_s_own_token(api: NodesFake) -> None:
     api.nodes = [node(name) for name in "abcde"]
 
-    nodes = list_nodes("eks")
+    nodes = list_nodes("eks", plenty)
 
     assert [found["metadata"]["name"] for found in nodes] == list("abcde")
     assert len(api.requests) == 3
@@ -172,7 +186,26 @@ def test_all_pages_of_nodes_are_read_with_the_function_s_own_token(api: NodesFak
 def test_the_function_looks_at_a_real_api(api: NodesFake) -> None:
     api.nodes = [node("a")]
 
-    assert is_complete(waiting(), None) == {"IsComplete": True}
+    assert is_complete(waiting(), Context(60)) == {"IsComplete": True}
+
+
+def test_lambda_s_time_is_never_used_up_by_one_look(api: NodesFake) -> None:
+    api.nodes = [node("a")]
+
+    assert is_complete(waiting(until=datetime.now(UTC) + timedelta(hours=1)), Context(5)) == {
+        "IsComplete": False
+    }
+    assert api.requests == []
+
+
+def test_a_cluster_of_many_pages_is_left_when_time_is_up(api: NodesFake) -> None:
+    api.nodes = [node(str(number)) for number in range(100)]
+    left = iter([30.0, 20.0, 10.0, 0.0])
+
+    with pytest.raises(ClusterError, match="time that Lambda gives is used up"):
+        list_nodes("eks", lambda: next(left))
+
+    assert len(api.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -187,7 +220,7 @@ def test_a_refusal_says_what_to_look_at(api: NodesFake, refusal: int, hint: str)
     api.refuse["GET"] = refusal
 
     with pytest.raises(ClusterError, match=hint):
-        list_nodes("eks")
+        list_nodes("eks", plenty)
 
 
 def test_a_server_of_another_authority_is_not_asked(api: NodesFake) -> None:
@@ -195,7 +228,7 @@ def test_a_server_of_another_authority_is_not_asked(api: NodesFake) -> None:
     found.certificate_authority = {"data": base64.b64encode(Authority.create().pem.encode()).decode()}
 
     with pytest.raises(ClusterError, match="certificate"):
-        list_nodes("eks")
+        list_nodes("eks", plenty)
 
     assert api.requests == []
 
@@ -205,7 +238,7 @@ def test_a_silent_cluster_is_given_up(api: NodesFake, monkeypatch: pytest.Monkey
     monkeypatch.setattr(cluster_module, "CALL_TIMEOUT_SECONDS", 0.2)
 
     with pytest.raises(ClusterError, match="can the function reach"):
-        list_nodes("eks")
+        list_nodes("eks", plenty)
 
 
 @pytest.mark.parametrize("name", ["endpoint", "certificate_authority"])
@@ -214,7 +247,7 @@ def test_a_cluster_that_is_not_up_yet_says_so(api: NodesFake, name: str) -> None
     setattr(found, name, "" if name == "endpoint" else {})
 
     with pytest.raises(ClusterError, match="no endpoint yet"):
-        list_nodes("eks")
+        list_nodes("eks", plenty)
 
 
 def test_a_certificate_that_is_none_is_named(api: NodesFake) -> None:
@@ -222,12 +255,12 @@ def test_a_certificate_that_is_none_is_named(api: NodesFake) -> None:
     found.certificate_authority = {"data": "!"}
 
     with pytest.raises(ClusterError, match="holds no certificate"):
-        list_nodes("eks")
+        list_nodes("eks", plenty)
 
 
 def test_a_cluster_that_does_not_exist_is_named(aws: None) -> None:
     with pytest.raises(ClusterError, match="cannot describe the cluster other"):
-        list_nodes("other")
+        list_nodes("other", plenty)
 
 
 @pytest.mark.parametrize(
