@@ -52,6 +52,7 @@ class AdoptedCluster(ClusterBase):
                 f"describe-cluster --cluster-name {name}`",
             )
         self.network = network
+        self.functions_inside = network.closed
         self.cluster_name = name
         self.cluster_arn = cluster_arn
         self.node_security_group = ec2.SecurityGroup.from_security_group_id(

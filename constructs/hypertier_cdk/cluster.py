@@ -32,7 +32,9 @@ _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 class HyperPodCluster(ClusterBase):
     """An EKS cluster and the HyperPod cluster `name` on it, with its instance groups.
 
-    With `autoscaling` HyperPod's Karpenter adds and removes nodes itself, within `HyperpodNodeClass` objects.
+    `api_cidrs` says who outside the VPC may reach the Kubernetes API, behind IAM: everybody for None, nobody
+    for none. With `autoscaling` HyperPod's Karpenter adds and removes nodes itself, within
+    `HyperpodNodeClass` objects.
 
     Attributes:
         resource: the `AWS::SageMaker::Cluster`.
@@ -51,6 +53,7 @@ class HyperPodCluster(ClusterBase):
         instance_groups: Sequence[InstanceGroup | deployment.InstanceGroup],
         tiered_storage: TieredStorage | None = None,
         autoscaling: bool = False,
+        api_cidrs: Sequence[str] | None = None,
         addon_versions: Mapping[str, str] | None = None,
         nvidia_plugin_image: str | None = None,
         efa_plugin_image: str | None = None,
@@ -83,8 +86,13 @@ class HyperPodCluster(ClusterBase):
         self.instance_groups = groups
         network.reach("nodes", "manifests")
         self.eks_cluster = new_eks_cluster(
-            self, "Eks", network=network, kubernetes_version=kubernetes_version
+            self,
+            "Eks",
+            network=network,
+            kubernetes_version=kubernetes_version,
+            api_cidrs=api_cidrs,
         )
+        self.functions_inside = network.closed or api_cidrs is not None
         nodes = NodeSecurityGroup(self, "Nodes", vpc=network.vpc, eks_cluster=self.eks_cluster)
         self.node_security_group = nodes.group
         self.execution_role = execution_role(self, "ExecutionRole", vpc=network.vpc, cluster=self.eks_cluster)
@@ -136,6 +144,7 @@ class HyperPodCluster(ClusterBase):
                 "NodeReadiness",
                 eks_cluster=self.eks_cluster,
                 network=network,
+                inside=self.functions_inside,
                 hyperpod_name=name,
                 nodes_by_group=awaited,
                 after=self.resource,

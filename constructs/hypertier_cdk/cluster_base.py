@@ -20,10 +20,14 @@ class ClusterBase(Construct):
     """A cluster that takes manifests, gives pods their roles, and mounts buckets and file systems for them.
 
     Attributes:
-        network: where it lives. eks_cluster: what Kubernetes says of it. cluster_name: the HyperPod cluster's
-        name. cluster_arn: the HyperPod cluster's ARN. node_security_group: the group of its nodes. addons:
-        its EKS add-ons. nodes_ready: what pods must depend on; a new cluster's own resource is complete
-        before any node exists.
+        network: where it lives.
+        eks_cluster: what Kubernetes says of it.
+        cluster_name: the HyperPod cluster's name.
+        cluster_arn: the HyperPod cluster's ARN.
+        node_security_group: the group of its nodes.
+        addons: its EKS add-ons.
+        functions_inside: whether functions must stand in the VPC to reach the Kubernetes API.
+        nodes_ready: what pods must depend on; a new cluster is complete before any node exists.
     """
 
     network: Network
@@ -32,6 +36,7 @@ class ClusterBase(Construct):
     cluster_arn: str
     node_security_group: ec2.ISecurityGroup
     addons: ClusterAddons
+    functions_inside: bool
     nodes_ready: IDependable
 
     def __init__(self, scope: Construct, construct_id: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import ipaddress
+from collections.abc import Sequence
 from typing import Any, cast
 
 import aws_cdk as cdk
@@ -19,12 +21,20 @@ KUBECTL_VERSION = "1.35"  # of the layer that comes with hypertier; kubectl serv
 
 
 def new_eks_cluster(
-    scope: Construct, construct_id: str, *, network: Network, kubernetes_version: str
+    scope: Construct,
+    construct_id: str,
+    *,
+    network: Network,
+    kubernetes_version: str,
+    api_cidrs: Sequence[str] | None = None,
 ) -> eks.ICluster:
     """An EKS cluster for HyperPod: no nodes of its own, API authentication, secrets under a key of its own.
 
+    Its API answers inside the VPC, and outside to `api_cidrs`: everybody for None, nobody for none or in a
+    closed network.
+
     Raises:
-        ConfigError: for a version that HyperPod does not support.
+        ConfigError: for a version that HyperPod does not support, or an address range that is none.
     """
     if kubernetes_version not in SUPPORTED_VERSIONS:
         raise ConfigError(
@@ -45,9 +55,7 @@ def new_eks_cluster(
         version=eks.KubernetesVersion.of(kubernetes_version),
         vpc=network.vpc,
         vpc_subnets=[{"subnets": network.private_subnets}],
-        endpoint_access=eks.EndpointAccess.PRIVATE
-        if network.closed
-        else eks.EndpointAccess.PUBLIC_AND_PRIVATE,
+        endpoint_access=_endpoint_access(network, api_cidrs),
         # Not Auto Mode: HyperPod brings the nodes.
         default_capacity_type=eks.DefaultCapacityType.NODEGROUP,
         default_capacity=0,
@@ -70,6 +78,19 @@ def new_eks_cluster(
         )
     # The protocol has a member more than the class, by the generated code of aws-cdk-lib 2.275.
     return cast("eks.ICluster", cluster)
+
+
+def _endpoint_access(network: Network, api_cidrs: Sequence[str] | None) -> eks.EndpointAccess:
+    for cidr in api_cidrs or ():
+        try:
+            ipaddress.IPv4Network(cidr)
+        except ValueError as error:
+            raise ConfigError("api_cidrs", cidr, f"IPv4 ranges such as 192.0.2.0/24 ({error})") from error
+    if network.closed or (api_cidrs is not None and not api_cidrs):
+        return eks.EndpointAccess.PRIVATE
+    if api_cidrs is None:
+        return eks.EndpointAccess.PUBLIC_AND_PRIVATE
+    return eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*api_cidrs)
 
 
 def kubectl_layer(scope: Construct, kubernetes_version: str) -> Any:

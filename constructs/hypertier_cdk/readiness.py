@@ -29,7 +29,8 @@ class NodeReadiness(Construct):
 
     HyperPod's own resource is complete before any node exists: with continuous provisioning nodes come one by
     one, as AWS has them. Whatever needs a node to be scheduled on depends on this instead. The functions
-    behind it may list nodes and nothing else.
+    behind it may list nodes and nothing else; they stand `inside` the network where the Kubernetes API is not
+    open to all.
 
     Attributes:
         ready: what to depend on.
@@ -42,6 +43,7 @@ class NodeReadiness(Construct):
         *,
         eks_cluster: eks.ICluster,
         network: Network,
+        inside: bool,
         hyperpod_name: str,
         nodes_by_group: Mapping[str, int],
         timeout: cdk.Duration = MAX_TIMEOUT,
@@ -68,7 +70,7 @@ class NodeReadiness(Construct):
             iam.PolicyStatement(actions=["eks:DescribeCluster"], resources=[eks_cluster.cluster_arn])
         )
         permissions = self._admit(eks_cluster, role)
-        functions = self._functions(eks_cluster, network, role)
+        functions = self._functions(eks_cluster, network if inside else None, role)
         provider = cr.Provider(
             self,
             "Provider",
@@ -95,10 +97,9 @@ class NodeReadiness(Construct):
         self.ready.node.add_dependency(after, *permissions)
 
     def _functions(
-        self, eks_cluster: eks.ICluster, network: Network, role: iam.Role
+        self, eks_cluster: eks.ICluster, network: Network | None, role: iam.Role
     ) -> dict[str, lambda_.Function]:
-        # Only inside a closed network: there the Kubernetes API answers nowhere else.
-        vpc = network.vpc if network.closed else None
+        vpc = network.vpc if network else None
         group = None
         if vpc:
             group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="node readiness")
@@ -124,7 +125,7 @@ class NodeReadiness(Construct):
                 timeout=cdk.Duration.seconds(60),
                 memory_size=256,
                 vpc=vpc,
-                vpc_subnets=ec2.SubnetSelection(subnets=list(network.private_subnets)) if vpc else None,
+                vpc_subnets=ec2.SubnetSelection(subnets=list(network.private_subnets)) if network else None,
                 security_groups=[group] if group else None,
             )
             for name, function in (("OnEvent", "on_event"), ("IsComplete", "is_complete"))

@@ -83,8 +83,8 @@ class CacheUtilizationScaling(Construct):
         role.add_to_policy(
             iam.PolicyStatement(actions=["eks:DescribeCluster"], resources=[cluster.eks_cluster.cluster_arn])
         )
-        # Only inside a closed network: there the Kubernetes API answers nowhere else.
-        vpc = cluster.network.vpc if cluster.network.closed else None
+        # Only where the Kubernetes API answers nowhere else.
+        vpc = cluster.network.vpc if cluster.functions_inside else None
         self.function = lambda_.Function(
             self,
             "Function",

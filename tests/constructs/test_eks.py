@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes_templates import new_stack, resources, the
+from fakes_templates import new_stack, resources, synthesize, the
 
 from hypertier.errors import ConfigError
 from hypertier_cdk import Network
@@ -67,3 +67,43 @@ def test_the_layer_at_hand_serves_its_version_and_the_one_below(version: str) ->
     layer = kubectl_layer(new_stack(), version)
 
     assert type(layer).__name__ == "KubectlV35Layer"
+
+
+@pytest.mark.parametrize(
+    ("closed", "api_cidrs", "public", "ranges"),
+    [
+        pytest.param(False, None, True, None, id="everybody, behind IAM"),
+        pytest.param(False, [], False, None, id="nobody outside"),
+        pytest.param(False, ["192.0.2.0/24"], True, ["192.0.2.0/24"], id="some"),
+        pytest.param(True, None, False, None, id="a closed network"),
+        pytest.param(True, ["192.0.2.0/24"], False, None, id="a closed network, whatever is said"),
+    ],
+)
+def test_the_kubernetes_api_answers_whom_it_is_to_answer(
+    closed: bool, api_cidrs: list[str] | None, public: bool, ranges: list[str] | None
+) -> None:
+    template = synthesize(
+        lambda stack: new_eks_cluster(
+            stack,
+            "Eks",
+            network=Network(stack, "Network", closed=closed),
+            kubernetes_version="1.35",
+            api_cidrs=api_cidrs,
+        )
+    )
+
+    vpc = the(template, "AWS::EKS::Cluster")["ResourcesVpcConfig"]
+    assert vpc["EndpointPrivateAccess"] is True
+    assert (vpc["EndpointPublicAccess"], vpc.get("PublicAccessCidrs")) == (public, ranges)
+
+
+@pytest.mark.parametrize("cidr", ["192.0.2.1/24", "everywhere", "2001:db8::/32"])
+def test_an_address_range_that_is_none_is_refused(cidr: str) -> None:
+    stack = new_stack()
+
+    with pytest.raises(ConfigError) as refused:
+        new_eks_cluster(
+            stack, "Eks", network=Network(stack, "Network"), kubernetes_version="1.35", api_cidrs=[cidr]
+        )
+
+    assert (refused.value.setting, refused.value.got) == ("api_cidrs", cidr)

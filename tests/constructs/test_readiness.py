@@ -105,14 +105,25 @@ def test_without_any_node_to_wait_for_nothing_waits() -> None:
     assert not resources(template, WAITER)
 
 
-def test_in_a_closed_network_the_functions_stand_inside_and_reach_the_kubernetes_api() -> None:
+@pytest.mark.parametrize(
+    ("closed", "api_cidrs"),
+    [
+        pytest.param(True, None, id="a closed network"),
+        pytest.param(False, [], id="a private API"),
+        pytest.param(False, ["192.0.2.0/24"], id="an API for some"),
+    ],
+)
+def test_where_the_kubernetes_api_is_not_open_the_functions_stand_inside_and_reach_it(
+    closed: bool, api_cidrs: list[str] | None
+) -> None:
     template = synthesize(
         lambda stack: HyperPodCluster(
             stack,
             "Cluster",
-            network=Network(stack, "Network", closed=True),
+            network=Network(stack, "Network", closed=closed),
             kubernetes_version="1.35",
             instance_groups=[SYSTEM],
+            api_cidrs=api_cidrs,
             name="test",
         )
     )
@@ -151,6 +162,7 @@ def test_a_wait_that_cannot_be_is_refused_with_the_setting(
             "Ready",
             eks_cluster=reference.cluster.eks_cluster,
             network=reference.network,
+            inside=False,
             hyperpod_name="test",
             after=reference.cluster.resource,
             **chosen,
