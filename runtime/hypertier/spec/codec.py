@@ -1,7 +1,8 @@
 """Between camelCase manifests and frozen dataclasses, without losing anything.
 
 A field that is None was not written. Keys that a dataclass does not know are kept in its `unknown` mapping,
-so that reading and writing again gives the same manifest; `hypertier lint` reports them.
+so that reading and writing again gives the same manifest, and `hypertier lint` reports them; where a
+dataclass has no such mapping, they are problems.
 """
 
 from __future__ import annotations
@@ -79,8 +80,13 @@ def decode(cls: type[T], value: Any, path: str, problems: list[Problem]) -> T | 
     if missing:
         return None
     unknown = {key: entry for key, entry in value.items() if key not in known}
-    if unknown:
+    if unknown and any(field.name == "unknown" for field in dataclasses.fields(cls)):  # type: ignore[arg-type]
         arguments["unknown"] = unknown
+    elif unknown:
+        expected = f"one of the keys {', '.join(known)}"
+        problems.extend(
+            Problem(f"{path}.{key}" if path else str(key), entry, expected) for key, entry in unknown.items()
+        )
     return cls(**arguments)
 
 

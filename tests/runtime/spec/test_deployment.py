@@ -11,6 +11,7 @@ from fakes_manifests import REMOVED, changed, deployment, endpoint
 
 from hypertier.errors import ConfigError, HypertierError, ManifestError
 from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.lint import lint_files
 
 ROOT = Path(__file__).parents[3]
 
@@ -85,6 +86,32 @@ def test_a_file_that_is_no_deployment_is_refused_with_its_line(
 ) -> None:
     with pytest.raises(ManifestError, match=problem):
         load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "unheardOf",
+        "operator.unheardOf",
+        "cluster.unheardOf",
+        "instanceGroups.1.unheardOf",
+        "cache.unheardOf",
+        "cache.l1.unheardOf",
+        "cache.l2.unheardOf",
+        "images.unheardOf",
+        "scaling.unheardOf",
+    ],
+)
+def test_a_key_that_no_section_has_is_refused_by_lint_and_load(where: str, tmp_path: Path) -> None:
+    data = changed(deployment(), {where: {"x": [None]}})
+
+    with pytest.raises(ConfigError, match=r"unheardOf is .*expected one of the keys "):
+        load(tmp_path, data)
+    found = lint_files([str(tmp_path / "deployment.yaml")]).findings
+
+    assert [(finding.rule, finding.path) for finding in found] == [
+        ("unknown-field", where.replace(".1.", "[1]."))
+    ]
 
 
 def test_a_manifest_that_is_missing_is_named(tmp_path: Path) -> None:

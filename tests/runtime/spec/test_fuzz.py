@@ -9,23 +9,42 @@ import json
 import random
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fakes_manifests import cluster, deployment, endpoint, gateway, jumpstart
-from hypothesis import given, settings
+from fakes_manifests import changed, cluster, deployment, endpoint, gateway, jumpstart
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hypertier.errors import HypertierError
+from hypertier.planning.plan import plan_deployment
 from hypertier.spec import report
+from hypertier.spec.deployment import load_deployment
 from hypertier.spec.fix import mended
-from hypertier.spec.lint import lint_text
+from hypertier.spec.lint import lint_files, lint_text
 from hypertier.spec.tree import leaves
 
 CORPUS = Path(__file__).parents[2] / "manifests"
 TEXTS = [file.read_bytes().decode("utf-8") for file in sorted(CORPUS.glob("*/*.yaml"))]
 BASES = [endpoint(), jumpstart(), deployment(), gateway(), cluster()]
+WHOLE_DEPLOYMENT = changed(
+    deployment(),
+    {
+        "serving": "selfhosted",
+        "operator.version": "3.7",
+        "cluster.kubernetesVersion": "1.35",
+        "cluster.closedNetwork": False,
+        "instanceGroups.1.availabilityZoneId": "usw2-az2",
+        "cache.l1.size": "80Gi",
+        "cache.l2": {"backend": "redis", "bandwidth": "8GB/s", "size": "1Ti", "ttl": "24h"},
+        "images.engine": "123456789012.dkr.ecr.us-west-2.amazonaws.com/engine:1",
+        "scaling": {"min": 1, "max": 3, "monthlyBudgetUsd": 100_000},
+    },
+)
+CACHED_ENDPOINT = endpoint(kvCacheSpec={"enableL1Cache": True, "enableL2Cache": True})
 ODD = st.sampled_from(
     [
         None,
@@ -82,12 +101,30 @@ def test_damaged_manifests_are_survived(seed: int) -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.sampled_from(BASES), st.data())
 def test_odd_values_at_any_place_are_survived(base: dict[str, Any], data: st.DataObject) -> None:
+    survives(yaml.safe_dump(odd(base, data), allow_unicode=False))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_odd_deployments_with_odd_endpoints_are_survived_by_lint_and_by_plan(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    file = tmp_path / "deployment.yaml"
+    file.write_text(yaml.safe_dump(odd(WHOLE_DEPLOYMENT, data)), encoding="utf-8")
+    (tmp_path / "endpoint.yaml").write_text(yaml.safe_dump(odd(CACHED_ENDPOINT, data)), encoding="utf-8")
+
+    lint_files([str(file)])
+    with suppress(HypertierError):
+        plan_deployment(load_deployment(file))
+
+
+def odd(base: dict[str, Any], data: st.DataObject) -> dict[str, Any]:
+    """A copy of `base` with odd values in up to three places, or keys that nobody knows."""
     places = sorted(
         {where[:length] for where, _ in leaves(base) for length in range(1, len(where) + 1)}, key=str
     )
-    manifest = json.loads(json.dumps(base))
-
-    for where in data.draw(st.lists(st.sampled_from(places), min_size=1, max_size=3)):
+    manifest: dict[str, Any] = json.loads(json.dumps(base))
+    for where in data.draw(st.lists(st.sampled_from(places), max_size=3)):
         target: Any = manifest
         for part in where[:-1]:
             holds = isinstance(target, dict) or (isinstance(target, list) and isinstance(part, int))
@@ -96,12 +133,11 @@ def test_odd_values_at_any_place_are_survived(base: dict[str, Any], data: st.Dat
                 if holds and (part in target if isinstance(target, dict) else part < len(target))
                 else None
             )
-        if isinstance(target, dict) or (
-            isinstance(target, list) and isinstance(where[-1], int) and where[-1] < len(target)
-        ):
+        if isinstance(target, dict):
+            target[data.draw(st.sampled_from((where[-1], "unheardOf", 7)))] = data.draw(ODD)
+        elif isinstance(target, list) and isinstance(where[-1], int) and where[-1] < len(target):
             target[where[-1]] = data.draw(ODD)
-
-    survives(yaml.safe_dump(manifest, allow_unicode=False))
+    return manifest
 
 
 MAX_MEBIBYTES = 200
@@ -132,15 +168,21 @@ HOSTILE = {
     + "<a" * 15_000
     + "${A" * 8_000
     + "'}\n",
+    "many-manifests": "---\n".join(
+        [(CORPUS / "faulty" / "blog-sample.yaml").read_text(encoding="utf-8")] * 180
+    ),
     "numbers": "apiVersion: x\nkind: JumpStartModel\nspec: {replicas: 0x" + "f" * 60_000 + "}\n",
 }
 # The kernel ends a process that takes more; two seconds beside the half that its start takes at most.
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (3, 3))
-from hypertier.spec.lint import lint_text
+from hypertier.spec.lint import lint_files, lint_text
 from hypertier.spec.fix import mended
-mended(lint_text(sys.stdin.buffer.read().decode("utf-8")))
+from hypertier.cli.lint import is_small
+result = lint_text(sys.stdin.buffer.read().decode("utf-8"))
+if is_small(result):
+    mended(result)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
