@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
+export CDK_DISABLE_CLI_TELEMETRY := true
 VENV := .venv/bin
 SOURCES := app.py infra constructs runtime lambdas
 

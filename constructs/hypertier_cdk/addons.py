@@ -14,6 +14,9 @@ from constructs import Construct, IDependable
 BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 # Their pods wait for a node, and CloudFormation waits for them: before the first node they fail.
 AFTER_NODES = ("coredns",)
+# The CNI leaves NetworkPolicy objects without effect until it is told not to:
+# https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html (read 2026-12-01).
+CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {"vpc-cni": {"enableNetworkPolicy": "true"}}
 S3_DRIVER = "aws-mountpoint-s3-csi-driver"
 FSX_DRIVER = "aws-fsx-csi-driver"
 CERT_MANAGER = "cert-manager"
@@ -114,7 +117,7 @@ class ClusterAddons(Construct):
             name=name,
             version=self._versions.get(name),
             role=role,
-            configuration=configuration,
+            configuration=configuration or CONFIGURATIONS.get(name),
             after=[*self._nodes_ready, *after],
         )
         return self._made[name]

@@ -58,6 +58,12 @@ def test_eks_installs_no_add_on_of_its_own_accord(reference: Any) -> None:
     assert cluster["Properties"]["BootstrapSelfManagedAddons"] is False
 
 
+def test_network_policies_have_an_effect(reference: Any) -> None:
+    configuration = json.loads(addon(reference.template, "vpc-cni")[1]["ConfigurationValues"])
+
+    assert configuration == {"enableNetworkPolicy": "true"}
+
+
 def test_an_add_on_s_version_can_be_pinned() -> None:
     template = synthesize(lambda stack: cluster_of(stack, addon_versions={"vpc-cni": "v1.20.4-eksbuild.1"}))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 
 import click
@@ -57,6 +58,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; a `HypertierError` is one message on stderr and exit 1."""
+    os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")  # says nothing to a user
     try:
         cli(prog_name="hypertier")
     except HypertierError as error:
