@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order in which POSIX asks them
 FORMATS = ("text", "json", "sarif", "github")
 LANGUAGES = ("en", "ko")
+MAX_PATCHED_CHARACTERS = 16 * 1024
 MAX_FIX_ROUNDS = 5  # an edit may bring to light what could not be seen before it
 
 
@@ -63,7 +64,7 @@ def command(
             if not write_mended(result):
                 break
             result = lint.lint_files(files, language=language, operator_version=version)
-    patch = patch_of(result) if diff or form == "text" else ""
+    patch = patch_of(result) if diff or (form == "text" and is_small(result)) else ""
     if diff:
         click.echo(patch, nl=False)
     else:
@@ -82,6 +83,11 @@ def write_mended(result: Report) -> bool:
         with open(change.file, "w", encoding="utf-8", newline="\r\n" if is_windows else "\n") as file:
             file.write(change.after)
     return bool(changes)
+
+
+def is_small(result: Report) -> bool:
+    """Whether the patch takes no longer to make than one waits for findings."""
+    return sum(len(source.pasted) for source in result.sources.values()) < MAX_PATCHED_CHARACTERS
 
 
 def patch_of(result: Report) -> str:

@@ -19,7 +19,7 @@ from hypertier.spec.tree import Document, Path, Place
 MAX_BYTES = 1024 * 1024  # etcd refuses objects above 1.5 MiB; a file of manifests is far smaller
 MAX_LINE_CHARACTERS = 64 * 1024
 MAX_DEPTH = 64
-MAX_NODES = 50_000  # counted with every alias expanded: a bomb ends here
+MAX_NODES = 20_000  # counted with every alias expanded: a bomb ends here
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE_TAG = "tag:yaml.org,2002:merge"
