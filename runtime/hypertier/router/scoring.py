@@ -294,7 +294,7 @@ class Scoring:
             return
         load = self._loads[sent.replica]
         self._settle(load, now)
-        if not sent.computing:  # streamed after all, and taken as computed just now
+        if ticket not in load.pending:  # streamed after all, and taken as computed just now
             return
         took = now - max(sent.at, load.since)
         expected = self.model.seconds(sent.held, sent.size)

@@ -53,15 +53,16 @@ _MAX_FRAMING_PER_BODY_BYTE = 16
 class Request:
     """One request as it came, whole. `fields` holds the headers by lower-case name, the last of each.
 
-    `forwarded` are the header lines that do not speak of the client's connection.
+    `repeated` names those sent more than once. `forwarded` are the header lines that do not speak of the
+    client's connection.
     """
 
     method: bytes = b"GET"
     target: bytes = b"/"
     is_http_1_0: bool = False
     keep_alive: bool = True
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     fields: dict[bytes, bytes] = field(default_factory=dict)
+    repeated: set[bytes] = field(default_factory=set)
     forwarded: list[bytes] = field(default_factory=list)
     body: bytes | bytearray = b""
     has_body: bool = False
@@ -192,15 +193,17 @@ class RequestReader:
         if self.in_body or self._body_follows_upgrade:
             return
         request = self._request
-        request.headers.append((name, value))
+        fields = request.fields
         lower = name.lower()
-        request.fields[lower] = value
+        if lower in fields:
+            request.repeated.add(lower)
+        fields[lower] = value
         if lower not in _HOP_BY_HOP:
             request.forwarded.append(b"%s: %s\r\n" % (name, value))
+            if len(request.forwarded) > MAX_HEADERS:
+                self._refuse(Refusal(431, f"more than {MAX_HEADERS} header fields", "header_too_large"))
         self._head_bytes += len(name) + len(value) + 4
-        if len(request.headers) > MAX_HEADERS:
-            self._refuse(Refusal(431, f"more than {MAX_HEADERS} header fields", "header_too_large"))
-        elif self._head_bytes > self._max_head_bytes:
+        if self._head_bytes > self._max_head_bytes:
             self._refuse_head()
 
     def on_headers_complete(self) -> None:
@@ -292,11 +295,10 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
     if coding is not None and (
         coding.strip().lower() != b"chunked"
         or request.is_http_1_0
-        or _occurrences(request, b"transfer-encoding") > 1
+        or b"transfer-encoding" in request.repeated
     ):
         return Refusal(400, "the only transfer coding served is chunked, in HTTP/1.1", "malformed_request")
-    has_host = b"host" in fields
-    if (has_host and _occurrences(request, b"host") > 1) or not (has_host or request.is_http_1_0):
+    if b"host" in request.repeated or not (b"host" in fields or request.is_http_1_0):
         return Refusal(400, "a request names its host once", "malformed_request")
     length = fields.get(b"content-length")
     if length is not None and int(length) > max_body_bytes:
@@ -305,13 +307,6 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
     if expect is not None and expect.strip().lower() != b"100-continue":
         return Refusal(417, "the only expectation served is 100-continue", "expectation_failed")
     return None
-
-
-def _occurrences(request: Request, name: bytes) -> int:
-    """How often a header that is there was sent."""
-    if len(request.fields) == len(request.headers):  # nothing was sent twice
-        return 1
-    return sum(key.lower() == name for key, _ in request.headers)
 
 
 def request_head(request: Request, request_id: bytes) -> bytes:
