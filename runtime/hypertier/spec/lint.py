@@ -192,6 +192,8 @@ def _from_text(text: str, name: str, alone: bool, language: Language) -> _File:
                 read.findings.append(_not_ours(name, index, document, meant, language))
         elif alone:
             read.findings.append(_not_ours(name, index, document, None, language))
+    for _, subject in read.subjects:
+        subject.num_documents = len(documents)
     if alone and not documents:
         read.findings.append(_unreadable(name, ManifestError(name, 1, "holds no document"), language))
     return read
@@ -268,24 +270,50 @@ def _gather_endpoints(
     endpoints: list[Subject] = []
     missing: dict[int, str] = {}
     for index, entry in enumerate(deployment.manifest.items("endpoints")):
-        if not isinstance(entry, str):
+        if not isinstance(entry, str) or "\0" in entry:
             continue
         file = (key.parent / entry).resolve()
         if file not in files:
             shown = str(FilePath(name).parent / entry)
             files[file] = _read(shown, True, language)
         read = files[file]
-        found = [subject for _, subject in read.subjects if subject.kind in MODELS]
-        if not found:
-            unreadable = [finding for finding in read.findings if finding.rule == UNREADABLE]
-            missing[index] = unreadable[0].message if unreadable else f"holds no {MODELS[0]}"
-            if unreadable and "cannot be read" in unreadable[0].message:
-                del files[file]
-        for subject in found:
-            subject.around = Surroundings(deployment.manifest)
-        endpoints.extend(found)
+        problem = _why_no_endpoint(read)
+        if problem is not None:
+            missing[index] = problem
+        if not read.subjects and "cannot be read" in (problem or ""):
+            del files[file]  # said once, where the deployment file names it
+        for _, subject in read.subjects:
+            if subject.kind in MODELS:
+                subject.around = Surroundings(deployment.manifest)
+                endpoints.append(subject)
     deployment.endpoints = endpoints
     deployment.missing_endpoints = missing
+
+
+def _why_no_endpoint(read: _File) -> str | None:
+    """What keeps a file from being a deployment's endpoint: it must hold one, and nothing else."""
+    unreadable = [finding for finding in read.findings if finding.rule == UNREADABLE]
+    if unreadable:
+        return unreadable[0].message
+    kinds = [subject.kind for _, subject in read.subjects]
+    if len(kinds) + len(read.others) != 1:
+        return f"holds {len(kinds) + len(read.others)} documents; expected one {MODELS[0]}"
+    return None if kinds == [MODELS[0]] else f"holds no {MODELS[0]}, the one kind that a deployment serves"
+
+
+def refuse_errors(name: str) -> tuple[Finding, ...]:
+    """Check a deployment file and its manifests as `hypertier lint` does; return the warnings.
+
+    Raises:
+        ManifestError: the first error, with its file and line, and how many more there are.
+    """
+    findings = lint_files([name]).findings
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors:
+        first, others = errors[0], len(errors) - 1
+        more = f" (and {others} more; hypertier lint {name} lists them)" if others else ""
+        raise ManifestError(first.file, first.line, f"{first.message} [{first.rule}]{more}")
+    return findings
 
 
 def _findings(read: _File, language: Language) -> list[Finding]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from fakes_manifests import changed, deployment, endpoint
+from fakes_manifests import changed, deployment, endpoint, jumpstart
 
 from hypertier.cli.lint import command, lint_language
 
@@ -287,3 +287,39 @@ def test_sarif_is_valid_and_points_at_lines(tmp_path: Path) -> None:
     assert result["level"] == "error"
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] > 1
     assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "spec.instanceType"
+
+
+@pytest.mark.parametrize(
+    ("documents", "problem"),
+    [
+        pytest.param((endpoint(), endpoint()), "holds 2 documents", id="two-documents"),
+        pytest.param((jumpstart(),), "holds no InferenceEndpointConfig", id="another-kind"),
+    ],
+)
+def test_a_deployment_s_manifest_holds_one_endpoint(
+    tmp_path: Path, documents: tuple[Any, ...], problem: str
+) -> None:
+    written(tmp_path, "endpoint.yaml", *documents)
+
+    result = run(written(tmp_path, "deployment.yaml", deployment()))
+
+    assert result.exit_code == 1
+    assert problem in result.output
+
+
+def test_a_deployment_stands_alone_in_its_file(tmp_path: Path) -> None:
+    written(tmp_path, "endpoint.yaml", endpoint())
+
+    findings = json.loads(
+        run(written(tmp_path, "deployment.yaml", deployment(), endpoint()), "--format", "json").output
+    )
+
+    assert ("kind", "deployment-alone") in {(finding["path"], finding["rule"]) for finding in findings}
+
+
+@pytest.mark.parametrize("name", ["a\0b.yaml", "x" * 5000, "/dev/null", ".", "", "../" * 2000])
+def test_an_endpoint_s_name_that_is_no_file_is_survived(tmp_path: Path, name: str) -> None:
+    result = run(written(tmp_path, "deployment.yaml", {**deployment(), "endpoints": [name]}))
+
+    assert result.exit_code in (0, 1, 2)
+    assert not result.exception or isinstance(result.exception, SystemExit)

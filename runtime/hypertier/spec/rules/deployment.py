@@ -37,6 +37,20 @@ def endpoint_file(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
+    "deployment-alone",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="the file holds {count} documents; expected the deployment alone, with its endpoints in files of "
+    "their own",
+    ko="파일에 문서가 {count}개 있습니다. 배포 파일에는 배포만 두고 엔드포인트는 별도 파일에 두십시오",
+)
+def deployment_alone(subject: Subject) -> Iterator[Hit]:
+    if subject.num_documents > 1:
+        yield hit(path("kind"), count=subject.num_documents)
+
+
+@rule(
     "setting",
     "error",
     kinds=(DEPLOYMENT,),

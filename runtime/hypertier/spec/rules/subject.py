@@ -69,7 +69,7 @@ class Subject:
     """A document under the rules, with the answers that many rules ask for.
 
     Of a deployment file, `endpoints` are the manifests that it names, and `missing_endpoints` says by their
-    index what is wrong with those that could not be had.
+    index what is wrong with those that could not be had. `num_documents` are those of its file.
     """
 
     def __init__(self, kind: str, document: Document, around: Surroundings | None = None) -> None:
@@ -79,6 +79,7 @@ class Subject:
         self.around = around or Surroundings()
         self.endpoints: Sequence[Subject] = ()
         self.missing_endpoints: Mapping[int, str] = {}
+        self.num_documents = 1
 
     @cached_property
     def faults(self) -> list[Fault]:
