@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
-from fakes_tier import RealValkey, Relay, eventually
+from fakes_tier import RealCluster, RealValkey, Relay, eventually
 from fakes_tier_engine import Engine, EngineHost, stored_by
 
+from hypertier.tier.backends.slots import key_slot
 from hypertier.tier.entry import HEADER_BYTES, seal
 from hypertier.tier.preflight import Host, sweep_regions
 
@@ -293,6 +295,37 @@ def replace(valkey: RealValkey, chunks: dict[bytes, list[bytes]], spoil: Spoil) 
 def read(valkey: RealValkey, chunks: dict[bytes, list[bytes]]) -> dict[bytes, bytes]:
     with valkey.client() as client:
         return {name: client.get(name) for names in chunks.values() for name in names}
+
+
+def test_a_cluster_resharded_under_load_goes_on_serving(
+    plain_engine: Engine, engine_host: EngineHost
+) -> None:
+    prompts = [STORED, *(f"{i} while slots move: {DOCUMENT}" for i in range(6))]
+    right = [plain_engine.generate(prompt) for prompt in prompts]
+    with RealCluster() as cluster:
+        engine = engine_host.start(cluster.url)
+        engine.generate(STORED)
+        engine.forget()
+        names = cluster.nodes[0].keys()
+
+        def reshard() -> None:
+            for name in names:
+                cluster.move(key_slot(name), 0, 1)
+
+        mover = threading.Thread(target=reshard)
+        mover.start()
+        answers = []
+        for prompt in prompts:
+            answers.append(engine.generate(prompt))
+            engine.forget()
+        mover.join()
+        again = engine.generate(STORED)
+
+    assert names
+    assert answers == right
+    assert again == right[0]
+    assert engine.cached == [NUM_CHUNKS * CHUNK_TOKENS]
+    assert engine.metric("hypertier_l2_integrity_failures_total") == 0
 
 
 def test_an_engine_killed_while_it_stores_leaves_nothing_wrong_behind(
