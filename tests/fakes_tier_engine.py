@@ -65,7 +65,7 @@ class EngineHost:
         self._model = model
         self._engines: list[Engine] = []
 
-    def start(self, url: str | None, kv_cache_bytes: int = 64 * MIB, **tier: Any) -> Engine:
+    def start(self, url: str | None, kv_cache_bytes: int = 64 * MIB, key: str = "", **tier: Any) -> Engine:
         """Start an engine with L2 at `url`, None for one without any cache but vLLM's own."""
         wish = {
             "model": str(self._model),
@@ -73,6 +73,7 @@ class EngineHost:
             "l1_bytes": 64 * MIB,
             "kv_cache_bytes": kv_cache_bytes,
             "tier": PATIENT | tier,
+            "key": key,
         }
         engine = Engine(self._path, wish)
         self._engines.append(engine)

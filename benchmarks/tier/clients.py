@@ -53,7 +53,14 @@ def hypertier(port: int, size: int) -> Client:
     return lambda: backend.get_into(KEY, value, 3600, 60), lambda: backend.put(KEY, value, 3600, 60)
 
 
-def hypertier_entry(port: int, size: int) -> Client:
+def hypertier_encrypted(port: int, size: int) -> Client:
+    """This project's entries, encrypted with AES-256-GCM."""
+    from hypertier.tier.cipher import ChunkCipher
+
+    return hypertier_entry(port, size, ChunkCipher(b"k" * 32))
+
+
+def hypertier_entry(port: int, size: int, cipher: Any = None) -> Client:
     """This project's entries: the backend, with stripes of 4 MiB, header and checksum."""
     from hypertier.tier.address import L2Address
     from hypertier.tier.backends.resp import RespBackend
@@ -71,14 +78,21 @@ def hypertier_entry(port: int, size: int) -> Client:
 
     backend = RespBackend(L2Address("127.0.0.1", port), FixedCredentials())
     entries = Entries(
-        backend, Fixed(), chunk_bytes=size, ttl_seconds=3600, lookup_timeout_seconds=60, io_timeout_seconds=60
+        backend,
+        Fixed(),
+        chunk_bytes=size,
+        ttl_seconds=3600,
+        lookup_timeout_seconds=60,
+        io_timeout_seconds=60,
+        cipher=cipher,
     )
     value = memoryview(bytearray(size))
+    key = KEY + (b" encrypted" if cipher else b"")
 
     def get() -> None:
-        assert entries.load(KEY, value) is Loaded.WHOLE
+        assert entries.load(key, value) is Loaded.WHOLE
 
-    return get, lambda: entries.store(KEY, value)
+    return get, lambda: entries.store(key, value)
 
 
 def redis_py(port: int, size: int) -> Client:
@@ -99,7 +113,8 @@ def glide(port: int, size: int) -> Client:
     """valkey-glide's synchronous client, which takes the buffer as an argument."""
     from glide_sync import GlideClient, GlideClientConfiguration, NodeAddress
 
-    client = GlideClient.create(GlideClientConfiguration([NodeAddress("127.0.0.1", port)]))
+    addresses = [NodeAddress("127.0.0.1", port)]
+    client = GlideClient.create(GlideClientConfiguration(addresses, request_timeout=60_000))
     value = memoryview(bytearray(size))
 
     return lambda: client.get(KEY, buffer=value), lambda: client.set(KEY, value)
@@ -154,6 +169,7 @@ CLIENTS: dict[str, Callable[[int, int], Client]] = {
     "bare socket": bare_socket,
     "hypertier": hypertier,
     "hypertier entry": hypertier_entry,
+    "hypertier encrypted": hypertier_encrypted,
     "redis-py + hiredis": redis_py,
     "valkey-glide": glide,
     "LMCache redis://": lmcache_redis,

@@ -51,7 +51,8 @@ def main() -> None:
     with valkey() as port, echo() as echo_port, tempfile.TemporaryDirectory() as directory:
         sizes = [str(size) for size in SIZES]
         command = [str(port), str(echo_port), str(options.rounds), str(options.megabytes * 10**6), *sizes]
-        rows = [json.loads(line) for line in run(python, "measure.py", command, environ).splitlines()]
+        printed = run(python, "measure.py", command, environ)
+        rows = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
         model = build_model(Path(directory) / "model")
         printed = run(python, "step_time.py", [str(model), str(port), str(options.rounds)], environ)
         steps = json.loads(printed.splitlines()[-1])

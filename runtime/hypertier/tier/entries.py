@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from hypertier.tier.backends.backend import Backend, Buffer
+from hypertier.tier.cipher import OVERHEAD_BYTES, ChunkCipher
 from hypertier.tier.entry import HEADER_BYTES, Flaw, header_flaw, payload_flaw, seal
 from hypertier.tier.names import entry_name, facts_name
 from hypertier.tier.settings import STRIPE_BYTES
@@ -73,11 +74,14 @@ class Entries:
         io_timeout_seconds: float,
         stripe_bytes: int = STRIPE_BYTES,
         clock: Callable[[], float] = time.monotonic,
+        cipher: ChunkCipher | None = None,
     ) -> None:
         self._backend = backend
         self._namespace = namespace
-        self._sizes = stripe_sizes(chunk_bytes, stripe_bytes)
+        self._cipher = cipher
         self._chunk_bytes = chunk_bytes
+        self._stored_bytes = chunk_bytes + (OVERHEAD_BYTES if cipher else 0)
+        self._sizes = stripe_sizes(self._stored_bytes, stripe_bytes)
         self._ttl_seconds = ttl_seconds
         self._lookup_timeout_seconds = lookup_timeout_seconds
         self._io_timeout_seconds = io_timeout_seconds
@@ -111,10 +115,19 @@ class Entries:
         Only after `Loaded.WHOLE` does it hold the chunk.
         """
         namespace = self._namespace.digest()
+        if self._cipher is None:
+            return self._receive(namespace, key, slot)
+        stored = memoryview(bytearray(self._stored_bytes))
+        outcome = self._receive(namespace, key, stored)
+        if outcome is Loaded.WHOLE and not self._cipher.decrypt_into(namespace, key, stored, slot):
+            return Flaw.PAYLOAD
+        return outcome
+
+    def _receive(self, namespace: bytes, key: bytes, target: memoryview) -> Loaded | Flaw:
         header = bytearray(HEADER_BYTES)
         offset = 0
         for stripe, size in enumerate(self._sizes):
-            buffers = [slot[offset : offset + size]]
+            buffers = [target[offset : offset + size]]
             if stripe == 0:
                 buffers.insert(0, memoryview(header))
             length = self._backend.get_into(
@@ -125,20 +138,21 @@ class Entries:
             if length != sum(map(len, buffers)):
                 return Flaw.LENGTH
             if stripe == 0:
-                flaw = header_flaw(bytes(header), namespace, key, self._chunk_bytes, len(self._sizes))
+                flaw = header_flaw(bytes(header), namespace, key, self._stored_bytes, len(self._sizes))
                 if flaw:
                     return flaw
             offset += size
-        return payload_flaw(bytes(header), slot) or Loaded.WHOLE
+        return payload_flaw(bytes(header), target) or Loaded.WHOLE
 
     def store(self, key: bytes, slot: memoryview) -> None:
         """Write a chunk, the proving stripe last; and, now and then, what its namespace stands for."""
         namespace = self._namespace.digest()
-        header = seal(namespace, key, slot, len(self._sizes))
-        end = self._chunk_bytes
+        payload = self._cipher.encrypt(namespace, key, slot) if self._cipher else slot
+        header = seal(namespace, key, payload, len(self._sizes))
+        end = self._stored_bytes
         for stripe in reversed(range(len(self._sizes))):
             start = end - self._sizes[stripe]
-            buffers: list[Buffer] = [slot[start:end]]
+            buffers: list[Buffer] = [payload[start:end]]
             if stripe == 0:
                 buffers.insert(0, header)
             self._backend.put(

@@ -15,6 +15,7 @@ from typing import Any
 
 from hypertier.errors import ConfigError, MissingPackageError
 from hypertier.tier.address import URL_VARIABLE, parse_l2_url
+from hypertier.tier.cipher import KEY_VARIABLE, read_cipher
 from hypertier.tier.credentials import IAM_VARIABLE, PASSWORD_VARIABLE, SECRET_VARIABLE, credential_source
 from hypertier.tier.settings import TierSettings, read_settings
 
@@ -104,6 +105,7 @@ def check_tier(tier: Mapping[str, Any], environ: Mapping[str, str]) -> TierSetti
     """Check the settings of L2, and that the credentials can be had."""
     settings = read_settings({k: v for k, v in tier.items() if k not in VLLM_TIER_KEYS}, environ)
     credential_source(environ)
+    read_cipher(environ)
     from_aws = next((name for name in (IAM_VARIABLE, SECRET_VARIABLE) if environ.get(name)), None)
     if from_aws and not environ.get(PASSWORD_VARIABLE) and importlib.util.find_spec("boto3") is None:
         raise MissingPackageError(from_aws, "boto3", "engine")
@@ -127,7 +129,7 @@ def describe_tier(settings: TierSettings, environ: Mapping[str, str]) -> str:
         access = "a token of IAM"
     else:
         access = "a secret" if environ.get(SECRET_VARIABLE) else "no password"
-    encrypted = "TLS" if address.tls else "no TLS"
+    encrypted = ("TLS" if address.tls else "no TLS") + (", AES-GCM" if environ.get(KEY_VARIABLE) else "")
     return f"L2 {address.host}:{address.port} ({encrypted}, {access}, ttl {settings.ttl_seconds} s)"
 
 

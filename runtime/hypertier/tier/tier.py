@@ -30,6 +30,7 @@ from hypertier.errors import TierUnavailableError
 from hypertier.tier import compat
 from hypertier.tier.backends.choose import choose_backend, stripe_bytes
 from hypertier.tier.cache import L2Cache
+from hypertier.tier.cipher import OVERHEAD_BYTES, read_cipher
 from hypertier.tier.credentials import credential_source
 from hypertier.tier.entries import Entries
 from hypertier.tier.entry import HEADER_BYTES
@@ -78,12 +79,14 @@ class HypertierTier(SecondaryTierManager):
         self._l1 = primary_kv_view.cast("B")
         self._counters = Counters()
         self._backend = choose_backend(settings, credential_source(os.environ))
-        stripes = stripe_bytes(settings, self._chunk_bytes, HEADER_BYTES)
+        cipher = read_cipher(os.environ)
+        stripes = stripe_bytes(settings, self._chunk_bytes, HEADER_BYTES + OVERHEAD_BYTES)
         facts = compat.namespace_facts(offloading_spec, self._chunk_bytes)
         facts |= {
             "namespace": settings.namespace,
             "epoch": settings.epoch,
             "stripe_bytes": stripes,
+            "key": cipher.key_id if cipher else "",
         }
         model = offloading_spec.config.model.name
         self._cache = L2Cache(
@@ -100,6 +103,7 @@ class HypertierTier(SecondaryTierManager):
                 lookup_timeout_seconds=settings.lookup_deadline_ms / 1000,
                 io_timeout_seconds=settings.io_timeout_ms / 1000,
                 stripe_bytes=stripes,
+                cipher=cipher,
             ),
             Verdicts(settings.lookup_deadline_ms / 1000, self._counters),
             Transfers(settings.connections, settings.max_store_backlog_bytes),

@@ -1,8 +1,9 @@
 """Engines with L1 and L2, for `test_real_engine`: imports vLLM once, then each connection gets an engine in a
 process of its own. Listens on the Unix socket that is named as the first argument.
 
-The first line of a connection is JSON with `model`, `url` (null: no cache at all), `l1_bytes`, and `tier`,
-settings to add; it is answered by the engine's process id. Every later line is a command, answered by a line:
+The first line of a connection is JSON with `model`, `url` (null: no cache at all), `l1_bytes`, `key` (of
+encryption, or empty), and `tier`, settings to add; it is answered by the engine's process id. Every later
+line is a command, answered by a line:
 
 {"generate": [PROMPT, ...], "num_tokens": 24, "salt": null}
                                    tokens, cached prompt tokens of each prompt
@@ -55,6 +56,7 @@ def build(wish: dict[str, Any]) -> LLM:
     config: dict[str, Any] | None = None
     if wish["url"] is not None:
         os.environ["HYPERTIER_L2_URL"] = wish["url"]
+        os.environ["HYPERTIER_L2_KEY"] = wish["key"]
         config = kv_transfer_config(CacheSettings(wish["l1_bytes"], wish["url"], blocks_per_chunk=2))
         config["kv_connector_extra_config"]["secondary_tiers"][0] |= wish["tier"]
     return LLM(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,21 @@ def test_tenants_never_hit_what_another_stored(writer: Engine, reader: Engine, v
     of_its_own = reader.cached
 
     assert (of_another, of_its_own) == ([0], in_whole_chunks(PROMPTS[1]))
+
+
+def test_encrypted_chunks_are_loaded_by_who_has_the_key_and_by_nobody_else(
+    plain_engine: Engine, engine_host: EngineHost
+) -> None:
+    keys = [base64.b64encode(byte * 32).decode() for byte in (b"a", b"b")]
+    with RealValkey() as valkey:
+        stores = engine_host.start(valkey.url, key=keys[0])
+        stored_by(stores, valkey, PROMPTS[2])
+        same_key, other_key = (engine_host.start(valkey.url, key=key) for key in keys)
+
+        answers = [engine.generate(PROMPTS[2]) for engine in (same_key, other_key)]
+
+    assert answers == [plain_engine.generate(PROMPTS[2])] * 2
+    assert (same_key.cached, other_key.cached) == (in_whole_chunks(PROMPTS[2]), [0])
 
 
 def test_another_process_loads_from_hyperpods_daemon(
