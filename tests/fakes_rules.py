@@ -107,6 +107,13 @@ CASES = [
         kind=JUMPSTART,
         name="jumpstart",
     ),
+    Case(
+        "missing-field",
+        {"metadata": {"namespace": "inference"}},
+        "metadata.name",
+        {"metadata": {"generateName": "llama-"}},
+        name="generated",
+    ),
     Case("wrong-type", {"spec.replicas": "2"}, "spec.replicas"),
     Case("kind-or-version", {"apiVersion": f"{GROUP}/v2"}, "apiVersion", {"apiVersion": f"{GROUP}/v1alpha1"}),
     Case("name-too-long", {"metadata.name": "Llama_70B"}, "metadata.name", {"metadata.name": "llama-70b"}),
@@ -743,6 +750,14 @@ CASES = [
         {"instanceGroups.1.instanceType": "ml.g5.13xlarge"},
         "instanceGroups[1].instanceType",
         kind=DEPLOYMENT,
+    ),
+    Case(
+        "release-name",
+        {"name": "7-models"},
+        "name",
+        {"name": "models-7"},
+        kind=DEPLOYMENT,
+        name="digit-first",
     ),
     Case("release-name", {"name": "a" * 54}, "name", {"name": "a" * 53}, kind=DEPLOYMENT),
     Case(

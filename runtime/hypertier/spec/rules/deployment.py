@@ -122,16 +122,16 @@ def group_type_unknown(subject: Subject) -> Iterator[Hit]:
     "error",
     kinds=(DEPLOYMENT,),
     source=sources.HELM,
-    en="{path} is {got}; expected lower-case letters, digits and hyphens, at most 53: it names Helm "
-    "releases and Kubernetes objects",
-    ko="{path} 값이 {got}입니다. Helm 릴리스와 Kubernetes 객체의 이름이므로 소문자, 숫자, 하이픈으로 53자 "
-    "이하여야 합니다",
+    en="{path} is {got}; expected a lower-case letter, then letters, digits and single hyphens, at most "
+    "53: it names stacks, Helm releases and Kubernetes objects",
+    ko="{path} 값이 {got}입니다. 스택, Helm 릴리스, Kubernetes 객체의 이름이므로 소문자로 시작하고 "
+    "소문자, 숫자, 하나씩의 하이픈으로 53자 이하여야 합니다",
 )
 def release_name(subject: Subject) -> Iterator[Hit]:
     name = subject.manifest.text("name")
     if name is None:
         return
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) or len(name) > MAX_RELEASE_NAME_CHARACTERS:
+    if not re.fullmatch(r"[a-z](-?[a-z0-9])*", name) or len(name) > MAX_RELEASE_NAME_CHARACTERS:
         yield hit(path("name"))
 
 

@@ -100,7 +100,9 @@ def unknown_field(subject: Subject) -> Iterator[Hit]:
 )
 def missing_field(subject: Subject) -> Iterator[Hit]:
     for fault in faults_of(subject, "missing"):
-        yield hit(fault.where, kind=subject.kind)
+        is_generated = fault.where == ("metadata", "name") and subject.manifest.text("metadata.generateName")
+        if not is_generated:
+            yield hit(fault.where, kind=subject.kind)
 
 
 @rule(
