@@ -71,7 +71,7 @@ def eventually(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 
 def start_server(config: dict[str, str]) -> ValkeyServer:
-    """Start a Valkey on a port picked at random, on another one where that, or its cluster's bus, is taken."""
+    """Start a Valkey on a port picked at random, on another where that, or its cluster's bus, is taken."""
     for _ in range(5):
         server = ValkeyServer(port=random.randrange(20_000, 32_000), config=config)
         try:
@@ -163,7 +163,7 @@ class RealCluster:
             node.ask(b"CLUSTER ADDSLOTSRANGE %d %d" % (first, last))
             self.nodes[0].ask(b"CLUSTER MEET 127.0.0.1 %d" % node.port)
         assert eventually(
-            lambda: all(b"cluster_state:ok" in node.ask(b"CLUSTER INFO") for node in self.nodes)
+            lambda: all(b"cluster_state:ok" in node.ask(b"CLUSTER INFO") for node in self.nodes), 60
         )
         self._ids = [node.ask(b"CLUSTER MYID").split(b"\r\n")[1] for node in self.nodes]
 
