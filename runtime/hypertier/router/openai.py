@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
@@ -52,8 +52,7 @@ _MAX_FIELD_TRIES = 8
 _TAIL_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceRequest:
+class InferenceRequest(NamedTuple):
     """What a strategy may know of a request.
 
     `num_bytes` is the length of the prompt as sent; `block_hashes[i]` covers the model and the prompt's first

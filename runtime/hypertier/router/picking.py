@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import replace
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet
@@ -28,7 +27,7 @@ class Picker:
             return None
         choice = self.strategy.choose(request, candidates, now)
         if len(candidates) == 1:
-            choice = replace(choice, reason="only")
+            choice = choice._replace(reason="only")
         self._num_picks += 1
         choice.replica.last_picked = self._num_picks
         self.strategy.sent(ticket, request, choice, now)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import httptools
 
@@ -331,8 +332,7 @@ def request_head(request: Request, request_id: bytes) -> bytes:
     return b"".join(lines)
 
 
-@dataclass(slots=True, frozen=True)
-class ResponseHead:
+class ResponseHead(NamedTuple):
     """A replica's response head, ready for the client, up to and without its last empty line.
 
     `ends_with_connection`: the body has neither length nor chunks, so only the closed connection ends it.

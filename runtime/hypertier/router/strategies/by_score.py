@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The replica, why in one word, and how many bytes of the prompt it is believed to have cached."""
 
     replica: Replica
