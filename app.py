@@ -1,6 +1,6 @@
 """A deployment file -> stacks -> templates and a review page: `cdk synth -c deployment=FILE`."""
 
-from infra.messages import plain_errors, print_review
+from infra.messages import plain_errors, print_review, refuse_what_would_be_replaced
 from infra.stacks import add_stacks, chosen_deployment, new_app
 
 with plain_errors():
@@ -8,4 +8,5 @@ with plain_errors():
     deployment = chosen_deployment(app)
     add_stacks(app, deployment)
     app.synth()
+    refuse_what_would_be_replaced(app)
     print_review(app, deployment)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import aws_cdk as cdk
 
 from hypertier.catalog.prices import PRICES, load_prices
-from hypertier.errors import HypertierError
+from hypertier.errors import HypertierError, ManifestError
 from hypertier.exporter.metrics import SERIES
 from hypertier.spec.deployment import Deployment
 from hypertier_cdk.charts.exporter import is_exported
+from hypertier_cdk.create_only import refuse_replacements
+from hypertier_cdk.review.bill import within_budget
 from hypertier_cdk.review.page import to_text, write_review
 
 
@@ -26,13 +29,28 @@ def plain_errors() -> Iterator[None]:
         sys.exit(1)
 
 
+def refuse_what_would_be_replaced(app: cdk.App) -> None:
+    """Compare with what is deployed, where `-c deployed=FOLDER` names its templates; after `app.synth()`.
+
+    Raises:
+        ConfigError: a change that CloudFormation would make by replacing what can't be; says what to do.
+        ManifestError: the folder holds no templates that can be read.
+    """
+    deployed = app.node.try_get_context("deployed")
+    if deployed is not None:
+        folder = Path(str(deployed))
+        if not any(folder.glob("*.template.json")):
+            raise ManifestError(str(folder), 1, "holds no template; expected the last deployment's cdk.out")
+        refuse_replacements(folder, Path(app.outdir))
+
+
 def print_review(app: cdk.App, deployment: Deployment) -> None:
     """Write the review page beside the templates and print its short form, after `app.synth()`.
 
     `-c prices=FILE` adds a team's own prices.
 
     Raises:
-        ManifestError, ConfigError: the file of prices cannot work.
+        ManifestError, ConfigError: the file of prices cannot work, or the bill exceeds its budget.
     """
     own = app.node.try_get_context("prices")
     prices = {**PRICES, **(load_prices(str(own), deployment.region) if own else {})}
@@ -50,3 +68,6 @@ def print_review(app: cdk.App, deployment: Deployment) -> None:
     )
     # Not standard output: there `cdk synth` writes a template.
     print(to_text(review, app.outdir), file=sys.stderr)
+    budget = deployment.scaling.monthly_budget_usd
+    if budget is not None:
+        print(f"  budget      {within_budget(review.bill, budget)}", file=sys.stderr)

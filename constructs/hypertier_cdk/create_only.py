@@ -44,7 +44,7 @@ CREATE_ONLY: dict[str, dict[str, str]] = {
         "Port": _NEW_STORE,
         "ReplicationGroupId": _NEW_STORE,
     },
-    "AWS::ElastiCache::User": {"UserId": _NEW_STORE, "UserName": _NEW_STORE, "Engine": _NEW_STORE},
+    "AWS::ElastiCache::User": {"UserId": _NEW_STORE, "UserName": _NEW_STORE},
 }
 
 

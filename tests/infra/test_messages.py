@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes_stacks import FLAGS
 
-from hypertier.errors import ManifestError
+from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec.deployment import Deployment
-from infra.messages import plain_errors, print_review
+from infra.messages import plain_errors, print_review, refuse_what_would_be_replaced
 from infra.stacks import add_stacks, chosen_deployment, new_app
 
 
@@ -77,3 +80,84 @@ def test_prices_that_cannot_be_read_are_refused(reference_deployment: Deployment
 
     with pytest.raises(ManifestError, match=r"nowhere\.yaml:1: cannot be read"):
         print_review(app, reference_deployment)
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        pytest.param(100_000.0, "budget      within 100,000.00 USD per month", id="enough"),
+        pytest.param(60_000.0, "scaling.monthlyBudgetUsd is 60000.0; expected", id="too little"),
+    ],
+)
+def test_a_budget_is_held_against_the_bill(
+    budget: float,
+    said: str,
+    reference_deployment: Deployment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    items = ("ml.p5.48xlarge", "ml.m5.4xlarge", "cache.r7g.16xlarge", "alarm")
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(
+        "".join(
+            f"{item}: {{usdPerHour: {10 if 'p5' in item else 1}, source: a, date: 2026-11-30}}\n"
+            for item in items
+        )
+    )
+    scaling = replace(reference_deployment.scaling, monthly_budget_usd=budget)
+    deployment = replace(reference_deployment, scaling=scaling)
+    app = new_app({"prices": str(prices)})
+    add_stacks(app, deployment)
+    app.synth()
+
+    with suppress(SystemExit), plain_errors():
+        print_review(app, deployment)
+
+    assert said in capsys.readouterr().err
+
+
+def test_a_budget_that_cannot_be_told_is_said_to_be(
+    reference_deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scaling = replace(reference_deployment.scaling, monthly_budget_usd=1e6)
+    deployment = replace(reference_deployment, scaling=scaling)
+    app = new_app()
+    add_stacks(app, deployment)
+    app.synth()
+
+    print_review(app, deployment)
+
+    assert "cannot be held to it without the prices of what is unknown" in capsys.readouterr().err
+
+
+def test_a_change_that_would_replace_the_cluster_is_refused(
+    reference_deployment: Deployment, reference_folder: Path
+) -> None:
+    app = new_app({**FLAGS, "deployed": str(reference_folder)})
+    moved = replace(
+        reference_deployment,
+        instance_groups=tuple(
+            replace(group, availability_zone_id="usw2-az1" if group.availability_zone_id else None)
+            for group in reference_deployment.instance_groups
+        ),
+    )
+    add_stacks(app, moved)
+    app.synth()
+
+    with pytest.raises(ConfigError):
+        refuse_what_would_be_replaced(app)
+
+
+def test_the_same_deployment_again_is_let_through(
+    reference_deployment: Deployment, reference_folder: Path
+) -> None:
+    app = new_app({**FLAGS, "deployed": str(reference_folder)})
+    add_stacks(app, reference_deployment)
+    app.synth()
+
+    refuse_what_would_be_replaced(app)
+
+
+def test_a_folder_without_templates_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="holds no template"):
+        refuse_what_would_be_replaced(new_app({"deployed": str(tmp_path)}))

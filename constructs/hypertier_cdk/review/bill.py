@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hypertier.catalog.prices import HOURS_PER_MONTH, Price, PriceTable
+from hypertier.errors import ConfigError
 from hypertier_cdk.review.templates import Assembly, Resource
 
 BY_USAGE = {
@@ -88,6 +89,23 @@ def bill_of(assembly: Assembly, region: str, prices: PriceTable, num_custom_metr
     types = Counter(resource.type for resource in assembly.resources)
     usage = tuple((kind, meaning, types[kind]) for kind, meaning in BY_USAGE.items() if types[kind])
     return Bill(region, tuple(lines), usage)
+
+
+def within_budget(bill: Bill, monthly_budget_usd: float) -> str:
+    """Say that the bill stays within what a month may cost, or what keeps one from knowing.
+
+    Raises:
+        ConfigError: what is known alone costs more.
+    """
+    if bill.known_usd_per_month > monthly_budget_usd:
+        raise ConfigError(
+            "scaling.monthlyBudgetUsd",
+            monthly_budget_usd,
+            f"{bill.known_usd_per_month:,.2f} or more, which is what runs all the time costs a month",
+        )
+    if bill.unknown:
+        return f"{monthly_budget_usd:,.2f} USD; cannot be held to it without the prices of what is unknown"
+    return f"within {monthly_budget_usd:,.2f} USD per month, before usage"
 
 
 Meter = tuple[str, int, str, str]

@@ -1,40 +1,14 @@
-"""What can't be changed once it is deployed: a change replaces the thing, or fails.
-
-The properties are the `createOnlyProperties` of each type's CloudFormation schema (a test compares them).
-"""
+"""What can't be changed once it is deployed: a change replaces the thing, or fails."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from hypertier_cdk.create_only import CREATE_ONLY
 from hypertier_cdk.review.kubernetes import objects_of, of_kind
 from hypertier_cdk.review.templates import Assembly
-
-CREATE_ONLY: Mapping[str, Mapping[str, str]] = {
-    "AWS::SageMaker::Cluster": {
-        "ClusterName": "a second cluster can't attach to the same EKS cluster: destroy, then deploy again",
-        "VpcConfig": "subnets and security groups; add instance groups instead",
-        "Orchestrator/Eks": "the EKS cluster beneath",
-    },
-    "AWS::EKS::Cluster": {
-        "Name": "a new name is a new cluster",
-        "RoleArn": "",
-        "EncryptionConfig": "the key of Kubernetes secrets",
-        "KubernetesNetworkConfig/IpFamily": "",
-        "KubernetesNetworkConfig/ServiceIpv4Cidr": "",
-    },
-    "AWS::ElastiCache::ReplicationGroup": {
-        "AtRestEncryptionEnabled": "",
-        "KmsKeyId": "a new key is an empty L2",
-        "CacheSubnetGroupName": "",
-        "Port": "",
-        "ReplicationGroupId": "",
-    },
-    "AWS::ElastiCache::User": {"UserId": "", "UserName": ""},
-    "AWS::EC2::VPC": {"CidrBlock": "everything in the network would be replaced"},
-    "AWS::EC2::Subnet": {"CidrBlock": "", "AvailabilityZone": "", "AvailabilityZoneId": ""},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +30,26 @@ def _of_resources(assembly: Assembly) -> Iterator[Immutable]:
     subnets: dict[str, int] = {}
     for resource in assembly.resources:
         known = CREATE_ONLY.get(resource.type, {})
-        set_ones = tuple(name for name in known if resource.get(*name.split("/")) is not None)
+        set_ones = tuple(name for name in known if _is_set(resource.properties, name.split("/")))
         if not set_ones:
             continue
         if resource.type == "AWS::EC2::Subnet":
             subnets[resource.stack] = subnets.get(resource.stack, 0) + 1
             continue
-        notes = "; ".join(f"{name}: {known[name]}" for name in set_ones if known[name])
+        notes = "; ".join(dict.fromkeys(known[name] for name in set_ones))
         yield Immutable(resource.stack, resource.path, set_ones, notes)
     for stack, count in subnets.items():
-        yield Immutable(stack, f"{count} subnets", tuple(CREATE_ONLY["AWS::EC2::Subnet"]), "")
+        notes = "; ".join(dict.fromkeys(CREATE_ONLY["AWS::EC2::Subnet"].values()))
+        yield Immutable(stack, f"{count} subnets", tuple(CREATE_ONLY["AWS::EC2::Subnet"]), notes)
+
+
+def _is_set(value: Any, keys: list[str]) -> bool:
+    """Whether there is something at `keys`; `*` is any entry of a list."""
+    if not keys:
+        return value is not None
+    if keys[0] == "*":
+        return isinstance(value, list) and any(_is_set(entry, keys[1:]) for entry in value)
+    return isinstance(value, Mapping) and keys[0] in value and _is_set(value[keys[0]], keys[1:])
 
 
 def _of_endpoints(assembly: Assembly) -> Iterator[Immutable]:

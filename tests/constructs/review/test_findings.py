@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
+from hypertier_cdk.create_only import CREATE_ONLY
 from hypertier_cdk.review.access import broad_statements, managed_policies, open_principals
 from hypertier_cdk.review.encryption import encryption_of
 from hypertier_cdk.review.exposure import exposed, outbound
-from hypertier_cdk.review.immutables import CREATE_ONLY, immutables_of
+from hypertier_cdk.review.immutables import immutables_of
 from hypertier_cdk.review.kubernetes import MANIFEST
 from hypertier_cdk.review.quotas import quotas_of
 from hypertier_cdk.review.templates import Assembly, assembly_of, text_of
@@ -217,7 +218,7 @@ def test_properties_that_are_set_and_fixed_are_listed() -> None:
     )
 
     assert found.properties == ("ClusterName", "VpcConfig")
-    assert "destroy" in found.note
+    assert "second cluster" in found.note
 
 
 def test_an_endpoint_s_routing_is_fixed() -> None:
@@ -229,9 +230,22 @@ def test_an_endpoint_s_routing_is_fixed() -> None:
 @pytest.mark.parametrize("resource_type", CREATE_ONLY)
 def test_cloudformation_s_schema_agrees_that_it_is_fixed(resource_type: str) -> None:
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", resource_type).schema
-    create_only = {path.removeprefix("/properties/") for path in schema["createOnlyProperties"]}
+    create_only = [f"{path.removeprefix('/properties/')}/" for path in schema["createOnlyProperties"]]
 
-    assert set(CREATE_ONLY[resource_type]) <= create_only
+    # What lies in a list is not in the schema: the service refuses it.
+    named = [name for name in CREATE_ONLY[resource_type] if "*" not in name]
+
+    assert [
+        name for name in named if not any(f"{path}/".startswith(f"{name}/") for path in create_only)
+    ] == []
+
+
+def test_a_property_in_a_list_is_found() -> None:
+    groups = [{"InstanceGroupName": "a"}, {"InstanceGroupName": "b", "OverrideVpcConfig": {"Subnets": []}}]
+
+    (found,) = immutables_of(one("AWS::SageMaker::Cluster", InstanceGroups=groups))
+
+    assert found.properties == ("InstanceGroups/*/OverrideVpcConfig",)
 
 
 def test_a_quota_adds_up_the_groups_of_one_type() -> None:
