@@ -15,7 +15,7 @@ from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
-from hypertier.spec.source import read_documents
+from hypertier.spec.source import read_documents, read_text
 from hypertier.spec.tree import View, dotted
 
 API_VERSION = "hypertier.dev/v1"
@@ -291,13 +291,7 @@ def deployment_of(file: DeploymentFile, endpoints: tuple[InferenceEndpointConfig
 
 
 def _single_document(file: Path) -> Mapping[str, Any]:
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ManifestError(str(file), 1, f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ManifestError(str(file), 1, "is not UTF-8 text") from error
-    documents = read_documents(text, str(file))
+    documents = read_documents(read_text(str(file)).removeprefix("\ufeff"), str(file))
     if len(documents) != 1 or not isinstance(documents[0].data, dict):
         raise ManifestError(str(file), 1, f"holds {len(documents)} documents; expected one mapping")
     return documents[0].data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from hypertier.spec.rules.rule import (
     Severity,
 )
 from hypertier.spec.rules.subject import Subject, Surroundings, Version, parse_version
-from hypertier.spec.source import MAX_BYTES
+from hypertier.spec.source import read_text
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Document, View, dotted
 
@@ -98,7 +99,7 @@ def lint_files(
     files: dict[FilePath, _File] = {}
     for name in names:
         for file in _expanded(name):
-            key = FilePath(file).resolve()
+            key = _identity(file)
             if key not in files:
                 files[key] = _read(file, file == name, language)
     for key, read in list(files.items()):
@@ -133,10 +134,15 @@ def lint_text(
 
 
 def _expanded(name: str) -> list[str]:
-    folder = FilePath(name)
-    if not folder.is_dir():
+    if not os.path.isdir(name):
         return [name]
-    return sorted(str(file) for file in folder.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    files = FilePath(name).rglob("*")
+    return sorted(str(file) for file in files if file.suffix in SUFFIXES and os.path.isfile(file))
+
+
+def _identity(name: str | FilePath) -> FilePath:
+    """Where a file lies, its links followed; a name that leads nowhere stands for itself."""
+    return FilePath(name if "\0" in str(name) else os.path.realpath(name))
 
 
 def _read(name: str, alone: bool, language: Language) -> _File:
@@ -145,31 +151,6 @@ def _read(name: str, alone: bool, language: Language) -> _File:
     except ManifestError as error:
         return _File(name, findings=[_unreadable(name, error, language)])
     return _from_text(text, name, alone, language)
-
-
-def read_text(name: str) -> str:
-    """The text of a file, or of standard input for `-`.
-
-    Raises:
-        ManifestError: the file can't be read, is larger than a manifest can be, or is not UTF-8.
-    """
-    import sys
-
-    try:
-        if name == "-":
-            raw = sys.stdin.buffer.read(MAX_BYTES * 4 + 1)
-        else:
-            with open(name, "rb") as file:
-                raw = file.read(MAX_BYTES * 4 + 1)
-    except OSError as error:
-        raise ManifestError(name, 1, f"cannot be read: {error.strerror}") from error
-    if len(raw) > MAX_BYTES * 4:
-        raise ManifestError(name, 1, f"has more than {MAX_BYTES * 4} bytes; no manifest is so large")
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise ManifestError(name, line, "is not UTF-8 text") from error
 
 
 def _from_text(text: str, name: str, alone: bool, language: Language) -> _File:
@@ -270,9 +251,9 @@ def _gather_endpoints(
     endpoints: list[Subject] = []
     missing: dict[int, str] = {}
     for index, entry in enumerate(deployment.manifest.items("endpoints")):
-        if not isinstance(entry, str) or "\0" in entry:
+        if not isinstance(entry, str):
             continue
-        file = (key.parent / entry).resolve()
+        file = _identity(key.parent / entry)
         if file not in files:
             shown = str(FilePath(name).parent / entry)
             files[file] = _read(shown, True, language)

@@ -7,6 +7,7 @@ reading, and that duplicate keys are seen.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,29 @@ class _Open:
         if isinstance(self.value, list):
             return (*self.where, len(self.value))
         return (*self.where, self.key or "")
+
+
+def read_text(name: str) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Raises:
+        ManifestError: the file can't be read, is larger than a manifest can be, or is not UTF-8.
+    """
+    try:
+        if name == "-":
+            raw = sys.stdin.buffer.read(MAX_BYTES * 4 + 1)
+        else:
+            with open(name, "rb") as file:
+                raw = file.read(MAX_BYTES * 4 + 1)
+    except (OSError, ValueError) as error:  # a ValueError for a name with a NUL
+        raise ManifestError(name, 1, f"cannot be read: {getattr(error, 'strerror', error)}") from error
+    if len(raw) > MAX_BYTES * 4:
+        raise ManifestError(name, 1, f"has more than {MAX_BYTES * 4} bytes; no manifest is so large")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ManifestError(name, line, "is not UTF-8 text") from error
 
 
 def read_documents(text: str, file: str) -> list[Document]:

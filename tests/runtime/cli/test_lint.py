@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from fakes_manifests import changed, deployment, endpoint, jumpstart
 
 from hypertier.cli.lint import command, lint_language
+from hypertier.errors import ManifestError
+from hypertier.spec.deployment import load_deployment
 
 ROOT = Path(__file__).parents[3]
 
@@ -323,3 +325,19 @@ def test_an_endpoint_s_name_that_is_no_file_is_survived(tmp_path: Path, name: st
 
     assert result.exit_code in (0, 1, 2)
     assert not result.exception or isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("kind", ["missing", "loop", "too-long", "endless", "nul"])
+@pytest.mark.parametrize("named_by", ["hand", "deployment"])
+def test_a_file_that_cannot_be_read_is_named_whatever_it_is(tmp_path: Path, kind: str, named_by: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    name = {"too-long": "x" * 5000, "endless": "/dev/zero", "nul": "a\0b"}.get(kind, kind)
+    deployed = written(tmp_path, "deployment.yaml", {**deployment(), "endpoints": [name]})
+
+    result = run(str(tmp_path / name) if named_by == "hand" else deployed)
+
+    assert result.exit_code in (1, 2)
+    assert isinstance(result.exception, SystemExit)
+    assert any(said in result.output for said in ("cannot be read: ", "has more than 4194304 bytes"))
+    with pytest.raises(ManifestError, match=r"cannot be read: |has more than 4194304 bytes"):
+        load_deployment(deployed)
