@@ -135,6 +135,10 @@ def test_explain_tells_what_a_namespace_stands_for_and_why_two_differ(url: str) 
     ("arguments", "message"),
     [
         (["ls", "--url", "http://x:1"], "--url is 'http://x:1'; expected redis://"),
+        (
+            ["ls", "--url", "sagemaker-hyperpod://x:9200"],
+            "--url is 'sagemaker-hyperpod://x:9200'; expected a redis:// or rediss:// address: HyperPod's daemon",
+        ),
         (["clear"], "--namespace is []; expected one or more, or --all instead"),
         (["clear", "--namespace", "ab", "--all"], "--namespace is ['ab']; expected one or more, or --all"),
         (
@@ -143,7 +147,7 @@ def test_explain_tells_what_a_namespace_stands_for_and_why_two_differ(url: str) 
         ),
         (["explain", "3"], "namespace is '3'; expected the beginning of exactly one of: 32323232, 31313131"),
     ],
-    ids=["url", "nothing to clear", "too much to clear", "unknown", "ambiguous"],
+    ids=["url", "daemon", "nothing to clear", "too much to clear", "unknown", "ambiguous"],
 )
 def test_what_cannot_work_is_named(url: str, arguments: list[str], message: str) -> None:
     done = run(*arguments, url=url)
