@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
+MAX_SHOWN_CHARACTERS = 200
+
 
 class HypertierError(Exception):
     """The root of every error that hypertier raises on purpose."""
@@ -27,10 +29,19 @@ class ConfigError(HypertierError, ValueError):
     """A setting that cannot work: names it, what it was, what would work."""
 
     def __init__(self, setting: str, got: Any, expected: str) -> None:
-        super().__init__(f"{setting} is {got!r}; expected {expected}")
+        super().__init__(f"{setting} is {_shown(got)}; expected {expected}")
         self.setting = setting
         self.got = got
         self.expected = expected
+
+
+def _shown(got: Any) -> str:
+    """A value as Python writes it, cut off where nobody would read on."""
+    try:
+        text = repr(got)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
 
 
 class ManifestError(HypertierError):
