@@ -79,10 +79,11 @@ class Received:
 
 @dataclass
 class FakeEngine:
-    """Answers `/health` by `healthy`, all else by `answer(request, writer)`."""
+    """Answers `/health` by `healthy`, all else by `answer(request, writer)`; nothing while `frozen`."""
 
     answer: Callable[[Received, asyncio.StreamWriter], Awaitable[None]] | None = None
     healthy: bool = True
+    frozen: bool = False
     name: str = "engine"
     received: list[Received] = field(default_factory=list)
     num_disconnects: int = 0
@@ -117,6 +118,10 @@ class FakeEngine:
         try:
             while True:
                 request = await self._read(reader)
+                if self.frozen:
+                    self.received.append(request)
+                    await reader.read()
+                    continue
                 if request.line.split(b" ")[1] == b"/health":
                     writer.write(json_answer(b"{}", b"200 OK" if self.healthy else b"503 Unavailable"))
                     continue

@@ -111,7 +111,8 @@ class HealthChecks:
             if health is Health.GOOD:
                 self._replicas.admit(replica)
             elif health is not Health.TIMEOUT or num_timeouts >= MAX_TIMEOUTS:
-                self._replicas.eject(replica, f"health_{health.value}")
+                reason = f"health_{health.value}"
+                self._replicas.eject(replica, reason, is_silent=health is Health.TIMEOUT)
             checked.set()
             try:
                 await asyncio.wait_for(wake.wait(), self._interval_seconds)

@@ -300,6 +300,7 @@ class Exchange:
         self._pending_bytes = max(0, self.inference.num_bytes - pick.matched_bytes)
         self._replica = pick.replica
         self._proxy.replicas.start(pick.replica, self._pending_bytes)
+        pick.replica.waiting.add(self)
         self._send(reuse=True)
 
     def cancel(self) -> None:
@@ -328,6 +329,12 @@ class Exchange:
         """The client caught up."""
         if self._upstream is not None:
             self._upstream.resume()
+
+    def leave(self) -> None:
+        """The replica is silent, health checks and all: try another, if there is one."""
+        if self.may_retry():
+            self._close_upstream()
+            self.failed("silent")
 
     def may_retry(self) -> bool:
         """A failure now could be tried on another replica."""
@@ -455,6 +462,7 @@ class Exchange:
     def _computed(self) -> None:
         """The replica has the prompt behind it."""
         if self._replica is not None:
+            self._replica.waiting.discard(self)
             self._replica.pending_bytes -= self._pending_bytes
         self._pending_bytes = 0
 

@@ -26,6 +26,14 @@ class IdleConnection(Protocol):
         ...
 
 
+class WaitingRequest(Protocol):
+    """A request sent to a replica whose answer has not begun."""
+
+    def leave(self) -> None:
+        """Try another replica, if there is one."""
+        ...
+
+
 class Replica:
     """One engine pod.
 
@@ -43,6 +51,7 @@ class Replica:
         self.pending_bytes = 0
         self.last_picked = 0
         self.idle: list[IdleConnection] = []
+        self.waiting: set[WaitingRequest] = set()
 
     def usable_pool(self, max_idle: int) -> bool:
         """A connection given back now may wait for another request."""
@@ -103,11 +112,17 @@ class ReplicaSet:
         if replica.state in (State.NEW, State.EJECTED):
             self._change(replica, State.HEALTHY, "healthy")
 
-    def eject(self, replica: Replica, reason: str) -> None:
-        """It must not be picked until a good health check."""
+    def eject(self, replica: Replica, reason: str, *, is_silent: bool = False) -> None:
+        """It must not be picked until a good health check.
+
+        One that `is_silent` closes no connection, frozen or cut off as it is: what waits there leaves.
+        """
         if replica.state is State.HEALTHY:
             self._change(replica, State.EJECTED, reason)
         replica.close_idle()
+        if is_silent:
+            for request in list(replica.waiting):
+                request.leave()
 
     def retire(self, replica: Replica) -> None:
         """Forget a leaving replica once nothing is in flight on it."""

@@ -22,6 +22,8 @@ from fakes_engine import (
 )
 from fakes_router import routed
 
+from hypertier.router.replicas import State
+
 CHAT = b"/v1/chat/completions"
 BODY = b'{"model": "m", "unknown_field": [1, 2.50], "messages": [{"role": "user", "content": "hi"}]}'
 
@@ -414,6 +416,30 @@ def test_silent_engine_is_given_up_with_504() -> None:
     status, in_flight = run_loop(act())
 
     assert (status, in_flight) == (504, 0)
+
+
+@pytest.mark.parametrize("others", [1, 0], ids=["another-replica", "alone"])
+def test_request_at_a_frozen_replica_leaves_it_for_another(others: int) -> None:
+    async def act() -> tuple[bool, int]:
+        frozen = FakeEngine()
+        engines = [frozen, *(FakeEngine() for _ in range(others))]
+        async with routed(*engines, health_interval_seconds=0.02, health_timeout_seconds=0.05) as router:
+            frozen.frozen = True
+            clients = [await RawClient.connect(router.port) for _ in range(4)]
+            for client in clients:
+                client.send(post(CHAT, BODY))
+            replica = router.replicas.by_url[frozen.url]
+            if others:
+                statuses = {(await client.answer()).status for client in clients}
+            else:
+                await eventually(lambda: replica.state is State.EJECTED)
+                statuses = {200} if replica.in_flight == 4 else set()
+            return statuses == {200}, len(replica.waiting)
+
+    is_well, num_waiting = run_loop(act())
+
+    assert is_well
+    assert num_waiting == (0 if others else 4)
 
 
 def test_large_body_arrives_whole() -> None:
