@@ -1,31 +1,28 @@
-"""The reference deployment's four stacks, deployed whole: endpoints come up, and an alarm adds a replica."""
+"""The examples' stacks, deployed whole: endpoints come up, an alarm adds a replica, everything goes again."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes_nodes import node
-from fakes_stacks import synthesized
+from fakes_stacks import EXAMPLES, example_folder, synthesized
 
 from hypertier.spec.deployment import load_deployment
 
 ROOT = Path(__file__).parents[3]
+REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"
 RUNG = json.loads((ROOT / "tests" / "events" / "cloudwatch-alarm-high.json").read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def assembly() -> Path:
-    return synthesized(load_deployment(ROOT / "examples" / "reference" / "deployment.yaml"))
-
-
 @pytest.fixture
-def deployed(world: Any, assembly: Path) -> Any:
+def deployed(world: Any) -> Any:
     world.fake.nodes = [node("hyperpod-i-1", "system")]
-    world.emulator.deploy(assembly)
+    world.emulator.deploy(example_folder(REFERENCE))
     return world
 
 
@@ -38,15 +35,40 @@ def objects_of(world: Any, kind: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_all_stacks_come_up_and_go_down_again_leaving_what_is_to_be_kept(deployed: Any) -> None:
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.parent.name)
+def test_an_example_comes_up_and_goes_down_again_leaving_what_is_to_be_kept(world: Any, file: Path) -> None:
+    deployment = load_deployment(file)
+    world.fake.nodes = [node(f"node-of-{group.name}", group.name) for group in deployment.instance_groups]
+
+    world.emulator.deploy(example_folder(file))
+    served = {name for found in world.emulator.manifests.values() for _, _, name in found}
+    world.emulator.destroy()
+
+    steps = world.emulator.events
+    created = {(step.stack, step.logical_id) for step in steps if step.action == "CREATE"}
+    deleted = {(step.stack, step.logical_id) for step in steps if step.action == "DELETE"}
+    assert all(any(name.startswith(endpoint.name) for name in served) for endpoint in deployment.endpoints)
+    assert created == deleted | set(world.emulator.retained)
+    assert all(found == {} for found in world.emulator.manifests.values())
+
+
+def test_stacks_come_up_each_after_those_it_depends_on(deployed: Any) -> None:
     stacks = list(dict.fromkeys(event.stack for event in deployed.emulator.events))
 
-    deployed.emulator.destroy()
-
-    created = {(e.stack, e.logical_id) for e in deployed.emulator.events if e.action == "CREATE"}
-    deleted = {(e.stack, e.logical_id) for e in deployed.emulator.events if e.action == "DELETE"}
     assert stacks == ["reference-network", "reference-cluster", "reference-serving", "reference-operations"]
-    assert created == deleted | set(deployed.emulator.retained)
+
+
+def test_one_node_more_is_a_change_of_the_cluster_alone(deployed: Any) -> None:
+    deployment = load_deployment(REFERENCE)
+    system, gpu = deployment.instance_groups
+    before = len(deployed.emulator.events)
+
+    deployed.emulator.deploy(
+        synthesized(replace(deployment, instance_groups=(replace(system, count=4), gpu)))
+    )
+
+    steps = deployed.emulator.events[before:]
+    assert [(step.action, step.type) for step in steps] == [("UPDATE", "AWS::SageMaker::Cluster")]
 
 
 def test_the_engines_reach_the_store_that_was_made_for_them(deployed: Any) -> None:
