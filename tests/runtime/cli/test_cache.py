@@ -137,7 +137,7 @@ def test_explain_tells_what_a_namespace_stands_for_and_why_two_differ(url: str) 
         (["ls", "--url", "http://x:1"], "--url is 'http://x:1'; expected redis://"),
         (
             ["ls", "--url", "sagemaker-hyperpod://x:9200"],
-            "--url is 'sagemaker-hyperpod://x:9200'; expected a redis:// or rediss:// address: HyperPod's daemon",
+            "--url is 'sagemaker-hyperpod://x:9200'; expected a redis:// or rediss:// address",
         ),
         (["clear"], "--namespace is []; expected one or more, or --all instead"),
         (["clear", "--namespace", "ab", "--all"], "--namespace is ['ab']; expected one or more, or --all"),
