@@ -1,0 +1,124 @@
+"""The scoring core against other routers' policies, over many worlds: `make bench NAME=routing`.
+
+    python benchmarks/routing/run.py [--seeds 11] [--quick] [--save FILE]
+
+Below 1 is better: 0.9 is a tenth less time to the first token. The last line is one JSON object:
+`p90_geomean_vs_best_peer` and `p50_geomean_vs_best_peer` compare geometric means over all cells with those of
+the one peer that has the lowest; `worst_cell_vs_best_peer` compares each cell with the best peer of just that
+cell, and is the largest of these. Peers run at their documented defaults and tuned on other seeds than these.
+HYPERTIER_TRACE names a recorded trace, which is then one workload more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from cells import RECORDED, TRACE_VARIABLE, Cell, measure, traffic
+from peers import ALL, OURS
+
+from hypertier.simulation.report import Summary
+from hypertier.simulation.workloads import WORKLOADS
+
+VARIATIONS: tuple[dict[str, object], ...] = (
+    {},
+    {"load": "even"},
+    {"load": "overload"},
+    {"num_replicas": 4},
+    {"num_replicas": 16},
+    {"num_replicas": 64},
+    {"cache_tokens": 1_500_000},
+    {"events": True},
+    {"num_routers": 3},
+    {"num_routers": 3, "events": True},
+    {"believed_capacity": 4.0},
+    {"slow_replicas": 1},
+    {"num_replicas": 512},
+)
+QUICK = VARIATIONS[:2]
+
+Results = dict[str, Summary]
+
+
+def cells(variations: tuple[dict[str, object], ...]) -> list[Cell]:
+    """Every workload in every variation of the plain world."""
+    workloads = [*WORKLOADS, *([RECORDED] if TRACE_VARIABLE in os.environ else [])]
+    return [Cell(workload, **change) for change in variations for workload in workloads]  # type: ignore[arg-type]
+
+
+def run_cell(job: tuple[Cell, int]) -> tuple[Cell, int, Results]:
+    """One cell with one seed: ours and every peer on the same traffic."""
+    cell, seed = job
+    trace = traffic(cell, seed)
+    return cell, seed, {name: measure(cell, seed, trace, build) for name, build in {**OURS, **ALL}.items()}
+
+
+def compare(results: Mapping[str, Results], ours: str) -> dict[str, float]:
+    """The numbers of the last line, from cell -> policy -> summary."""
+    peers = list(ALL)
+
+    def mean(name: str, field: str) -> float:
+        return statistics.geometric_mean(getattr(cell[name], field) for cell in results.values())
+
+    def of_best(field: str) -> float:
+        return mean(ours, field) / min(mean(peer, field) for peer in peers)
+
+    worst = max(
+        cell[ours].ttft_p90_seconds / min(cell[peer].ttft_p90_seconds for peer in peers)
+        for cell in results.values()
+    )
+    return {
+        "p90_geomean_vs_best_peer": round(of_best("ttft_p90_seconds"), 3),
+        "worst_cell_vs_best_peer": round(worst, 3),
+        "p50_geomean_vs_best_peer": round(of_best("ttft_p50_seconds"), 3),
+    }
+
+
+def save(path: Path, results: Mapping[str, Results]) -> None:
+    """Write every number so far."""
+    saved = {label: {name: asdict(one) for name, one in cell.items()} for label, cell in results.items()}
+    path.write_text(json.dumps(saved, indent=1), encoding="utf-8")
+
+
+def main() -> None:
+    """Run the cells on all cores; a line for each, then means, then the JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[11])
+    parser.add_argument("--quick", action="store_true", help="two of the thirteen variations")
+    parser.add_argument("--save", type=Path, help="write every number to this JSON file")
+    options = parser.parse_args()
+
+    jobs = [(cell, seed) for cell in cells(QUICK if options.quick else VARIATIONS) for seed in options.seeds]
+    results: dict[str, Results] = {}
+    with multiprocessing.Pool() as pool:
+        for cell, seed, found in pool.imap(run_cell, jobs, chunksize=1):
+            results[f"{cell.label}, seed {seed}"] = found
+            best = min(ALL, key=lambda name: found[name].ttft_p90_seconds)
+            ours = found["scoring"]
+            ratio = ours.ttft_p90_seconds / found[best].ttft_p90_seconds
+            print(
+                f"{cell.label:70} p90 {ours.ttft_p90_seconds:8.3f} s, {ratio:5.2f} of {best}; "
+                f"p50 {ours.ttft_p50_seconds:7.3f} s; busiest/mean {ours.imbalance_ratio:.2f}",
+                file=sys.stderr,
+                flush=True,
+            )
+            if options.save:
+                save(options.save, results)
+    for name in (*OURS, *ALL):
+        p50 = statistics.geometric_mean(cell[name].ttft_p50_seconds for cell in results.values())
+        p90 = statistics.geometric_mean(cell[name].ttft_p90_seconds for cell in results.values())
+        print(f"{name:40} geometric means: p90 {p90:8.3f} s, p50 {p50:8.3f} s")
+    print(json.dumps(compare(results, "scoring")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""docs/routing.md tells every option, policy and constant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hypertier.cli.simulate import FORMATS, command
+from hypertier.router import scoring
+from hypertier.router.settings import STRATEGIES
+from hypertier.simulation.catalog import SCORING
+from hypertier.simulation.peers import PEERS
+from hypertier.simulation.workloads import WORKLOADS
+
+PAGE = (Path(__file__).parents[3] / "docs" / "routing.md").read_text(encoding="utf-8")
+OPTIONS = [option for parameter in command.params for option in parameter.opts + parameter.secondary_opts]
+
+
+@pytest.mark.parametrize("word", [*OPTIONS, *FORMATS, *WORKLOADS, *STRATEGIES, SCORING, *PEERS])
+def test_every_word_that_can_be_typed_is_told(word: str) -> None:
+    assert f"`{word}`" in PAGE or f"`{word} " in PAGE
+
+
+def test_the_formula_is_told_with_its_numbers() -> None:
+    assert f"+ {scoring.RETURNING:g} * mean prefill * in flight / (1 + crowd)" in PAGE
+    assert f"the last {scoring.CROWD_SECONDS:g} seconds" in PAGE
+    assert f"Until {scoring.MIN_OBSERVATIONS} first tokens" in PAGE
+    assert f"more than {scoring.SMALL_SET} replicas" in PAGE
+    assert f"a factor of {scoring.PrefillModel.LIMIT:g}" in PAGE
