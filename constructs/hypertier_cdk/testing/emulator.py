@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import secrets
 import shutil
-import string
 import tempfile
 import weakref
 import zipfile
@@ -18,7 +16,7 @@ from typing import Any
 
 from hypertier.errors import DeploymentError
 from hypertier_cdk.create_only import replacements
-from hypertier_cdk.testing.functions import Function
+from hypertier_cdk.testing.builtin import CustomResources, Functions, JsonTexts, Manifests, Secrets
 from hypertier_cdk.testing.intrinsics import Resolver, creation_order
 from hypertier_cdk.testing.providers import Made, Provider, Resource
 from hypertier_cdk.testing.shapes import SHAPES, ShapeProvider
@@ -76,25 +74,25 @@ class Emulator:
         assets: Callable[[str, str], bytes] | None = None,
     ) -> None:
         self.events: list[Event] = []
-        self.manifests: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}
+        manifests = Manifests()
+        self.manifests = manifests.applied
         self.retained: list[tuple[str, str]] = []
         self._account = account
         self._region = region
-        self._environment = dict(environment or {})
-        self._max_looks = max_looks
         self._assets = assets
         self._stacks: dict[str, _Stack] = {}
-        self._functions: dict[str, Function] = {}
-        self._secrets: dict[str, dict[str, str]] = {}
+        self._functions = Functions(self._code_folder, {"AWS_REGION": region, **(environment or {})})
+        self._secrets = Secrets()
+        self._custom = CustomResources(self._functions, max_looks)
         self._unpacked: dict[str, Path] = {}
         self._scratch = Path(tempfile.mkdtemp(prefix="hypertier-emulator-"))
         weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._providers: dict[str, Provider] = {
             **{name: ShapeProvider(shape) for name, shape in SHAPES.items()},
-            "AWS::Lambda::Function": _Functions(self),
-            "AWS::SecretsManager::Secret": _Secrets(self),
-            MANIFEST: _Manifests(self),
-            JSON: _Json(),
+            "AWS::Lambda::Function": self._functions,
+            "AWS::SecretsManager::Secret": self._secrets,
+            MANIFEST: manifests,
+            JSON: JsonTexts(),
             **(providers or {}),
         }
 
@@ -185,10 +183,7 @@ class Emulator:
         Raises:
             DeploymentError: there is no such function, or it failed.
         """
-        name = function.split(":")[6] if function.startswith("arn:") else function
-        if name not in self._functions:
-            raise DeploymentError(f"there is no function {function}")
-        return self._functions[name].invoke(event, {"AWS_REGION": self._region, **self._environment})
+        return self._functions.invoke(function, event)
 
     def ring(self, alarm_name: str, event: object) -> list[Any]:
         """Let an alarm go off: run the functions that it calls on `event`, and return what they return.
@@ -207,7 +202,7 @@ class Emulator:
 
     def secret(self, arn: str) -> dict[str, str]:
         """The fields of a secret that was generated."""
-        return dict(self._secrets[arn])
+        return dict(self._secrets.values[arn])
 
     def _refuse_unknown_types(self, stack: str, template: Mapping[str, Any]) -> None:
         for logical_id, resource in template.get("Resources", {}).items():
@@ -278,8 +273,7 @@ class Emulator:
             raise DeploymentError(f"{name}: DELETE of {logical_id}: {error}") from error
 
     def _provider(self, resource: Resource) -> Provider:
-        known = self._providers.get(resource.type)
-        return known if known is not None else _Custom(self, self._max_looks)
+        return self._providers.get(resource.type, self._custom)
 
     def _resolver(self, name: str, stack: _Stack) -> Resolver:
         def ref(target: str) -> Any:
@@ -322,11 +316,11 @@ class Emulator:
             ref=ref,
             attribute=attribute,
             imported=imported,
-            secret=lambda arn, key: self._secrets[arn][key],
+            secret=lambda arn, key: self._secrets.values[arn][key],
             zones=lambda region: [f"{region}{zone}" for zone in ZONES],
         )
 
-    def code_folder(self, resource: Resource) -> Path | None:
+    def _code_folder(self, resource: Resource) -> Path | None:
         """Where a function's code lies: its asset, unpacked where it is a zip; None where it is no asset."""
         code = resource.properties.get("Code", {})
         key = str(code.get("S3Key", ""))
@@ -355,150 +349,6 @@ class Emulator:
 def _holds(resolver: Resolver, resource: Mapping[str, Any]) -> bool:
     """Whether the condition of a resource or an output holds; true where it has none."""
     return "Condition" not in resource or resolver.condition(resource["Condition"])
-
-
-class _Functions:
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-
-    def create(self, resource: Resource) -> Made:
-        properties = resource.properties
-        name = properties.get("FunctionName", resource.name)
-        self._emulator._functions[name] = Function(
-            name=name,
-            runtime=properties.get("Runtime", ""),
-            handler=properties.get("Handler", ""),
-            folder=self._emulator.code_folder(resource),
-            environment=properties.get("Environment", {}).get("Variables", {}),
-            timeout_seconds=float(properties.get("Timeout", 3)),
-        )
-        return Made(name, {"Arn": f"arn:aws:lambda:{resource.region}:{resource.account}:function:{name}"})
-
-    def update(self, resource: Resource, made: Made) -> Made:
-        return self.create(resource)
-
-    def delete(self, resource: Resource, made: Made) -> None:
-        del self._emulator._functions[made.ref]
-
-
-class _Secrets:
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-
-    def create(self, resource: Resource) -> Made:
-        arn = f"arn:aws:secretsmanager:{resource.region}:{resource.account}:secret:{resource.name}"
-        generate = resource.properties.get("GenerateSecretString", {})
-        fields = json.loads(generate.get("SecretStringTemplate", "{}"))
-        alphabet = string.ascii_letters + string.digits
-        password = "".join(secrets.choice(alphabet) for _ in range(int(generate.get("PasswordLength", 32))))
-        fields[generate.get("GenerateStringKey", "password")] = password
-        self._emulator._secrets[arn] = fields
-        return Made(arn, {"Id": arn})
-
-    def update(self, resource: Resource, made: Made) -> Made:
-        return made
-
-    def delete(self, resource: Resource, made: Made) -> None:
-        del self._emulator._secrets[made.ref]
-
-
-class _Manifests:
-    """Kubernetes objects: what the CDK's kubectl handler would apply is written down instead."""
-
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-
-    def create(self, resource: Resource) -> Made:
-        applied = self._emulator.manifests.setdefault(resource.properties["ClusterName"], {})
-        for manifest in json.loads(resource.properties["Manifest"]):
-            applied[_identity(manifest)] = manifest
-        return Made(resource.name)
-
-    def update(self, resource: Resource, made: Made) -> Made:
-        return self.create(resource)
-
-    def delete(self, resource: Resource, made: Made) -> None:
-        applied = self._emulator.manifests[resource.properties["ClusterName"]]
-        for manifest in json.loads(resource.properties["Manifest"]):
-            applied.pop(_identity(manifest), None)
-
-
-class _Json:
-    """The CDK's `CfnJson`: a text that becomes an object."""
-
-    def create(self, resource: Resource) -> Made:
-        return Made(resource.name, {"Value": json.loads(resource.properties["Value"])})
-
-    def update(self, resource: Resource, made: Made) -> Made:
-        return self.create(resource)
-
-    def delete(self, resource: Resource, made: Made) -> None:
-        """Nothing is there to delete."""
-
-
-class _Custom:
-    """A custom resource: its function is run, or those that the CDK's provider framework would call."""
-
-    def __init__(self, emulator: Emulator, max_looks: int) -> None:
-        self._emulator = emulator
-        self._max_looks = max_looks
-
-    def create(self, resource: Resource) -> Made:
-        return self._call("Create", resource, None)
-
-    def update(self, resource: Resource, made: Made) -> Made:
-        return self._call("Update", resource, made)
-
-    def delete(self, resource: Resource, made: Made) -> None:
-        self._call("Delete", resource, made)
-
-    def _call(self, request: str, resource: Resource, made: Made | None) -> Made:
-        event: dict[str, Any] = {
-            "RequestType": request,
-            "ResourceType": resource.type,
-            "LogicalResourceId": resource.logical_id,
-            "RequestId": resource.name,
-            "StackId": resource.stack,
-            "ResourceProperties": _as_text(resource.properties),
-        }
-        if made is not None:
-            event["PhysicalResourceId"] = made.ref
-        on_event, is_complete = self._behind(str(resource.properties["ServiceToken"]))
-        answer = self._emulator.invoke(on_event, event) or {}
-        event |= answer
-        data = dict(answer.get("Data", {}))
-        if is_complete:
-            data |= self._wait(is_complete, event)
-        return Made(str(event.get("PhysicalResourceId", resource.name)), data)
-
-    def _wait(self, is_complete: str, event: Mapping[str, Any]) -> dict[str, Any]:
-        for _ in range(self._max_looks):
-            answer = self._emulator.invoke(is_complete, event)
-            if answer["IsComplete"]:
-                return dict(answer.get("Data", {}))
-        raise DeploymentError(f"not complete after {self._max_looks} looks")
-
-    def _behind(self, token: str) -> tuple[str, str]:
-        """The author's functions: those that the framework's environment names, else the token's own."""
-        environment = self._emulator._functions[token.split(":")[6]].environment
-        return (
-            environment.get("USER_ON_EVENT_FUNCTION_ARN", token),
-            environment.get("USER_IS_COMPLETE_FUNCTION_ARN", ""),
-        )
-
-
-def _identity(manifest: Mapping[str, Any]) -> tuple[str, str, str]:
-    metadata = manifest.get("metadata", {})
-    return manifest["kind"], metadata.get("namespace", ""), metadata["name"]
-
-
-def _as_text(value: Any) -> Any:
-    """Properties as a custom resource gets them: every number and truth value as text."""
-    if isinstance(value, Mapping):
-        return {key: _as_text(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_as_text(entry) for entry in value]
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def _made_up_name(stack: str, logical_id: str) -> str:
