@@ -79,7 +79,7 @@ def _boxes(assembly: Assembly) -> Iterator[Box]:
     deployments = of_kind(objects, "Deployment")
     endpoints = of_kind(objects, "InferenceEndpointConfig")
     yield Box("client", 20, 200, "Client", ("OpenAI's HTTP API",))
-    for name, key, x, y in (("router", "router", 300, 200), ("exporter", "exporter", 580, 60)):
+    for name, key, x, y in (("router", "router", 320, 200), ("exporter", "exporter", 640, 60)):
         found = [entry for entry in deployments if _component(entry) == name]
         if found:
             yield Box(
@@ -95,22 +95,22 @@ def _boxes(assembly: Assembly) -> Iterator[Box]:
             f"{entry['metadata']['name']}: {_replicas(entry['spec'].get('replicas'))}"
             for entry in (*engines, *endpoints)
         )
-        yield Box("engines", 580, 200, "vLLM, with L1 in host memory", lines[:3])
+        yield Box("engines", 640, 200, "vLLM, with L1 in host memory", lines[:3])
     if endpoints:
-        yield Box("operator", 300, 200, "HyperPod operator", ("router, load balancer",))
+        yield Box("operator", 320, 200, "HyperPod operator", ("router, load balancer",))
     clusters = assembly.of_type("AWS::SageMaker::Cluster")
     groups = [group for cluster in clusters for group in cluster.get("InstanceGroups", default=())]
     if groups:
-        yield Box("nodes", 580, 400, "HyperPod nodes", tuple(map(_group, groups))[:3])
+        yield Box("nodes", 640, 400, "HyperPod nodes", tuple(map(_group, groups))[:3])
     for store in assembly.of_type("AWS::ElastiCache::ReplicationGroup"):
         shards = store.get("NumNodeGroups", default=1)
-        yield Box("l2", 880, 200, "L2: Valkey", (f"{shards} shards of {store.get('CacheNodeType')}",))
+        yield Box("l2", 960, 340, "L2: Valkey", (f"{shards} shards of {store.get('CacheNodeType')}",))
     alarms = assembly.of_type("AWS::CloudWatch::Alarm")
     if alarms:
-        yield Box("alarms", 880, 60, "CloudWatch", (f"{len(alarms)} alarms",))
+        yield Box("alarms", 960, 60, "CloudWatch", (f"{len(alarms)} alarms",))
     functions = assembly.of_type("AWS::Lambda::Function")
     if any("replicas.handler" in str(function.get("Handler")) for function in functions):
-        yield Box("hook", 880, 340, "Hook (Lambda)", ("steps the replicas",))
+        yield Box("hook", 960, 200, "Hook (Lambda)", ("steps the replicas",))
 
 
 def _component(deployment: dict[str, object]) -> str:
@@ -129,9 +129,9 @@ def _group(group: dict[str, object]) -> str:
 
 def _zones(assembly: Assembly) -> Iterator[Zone]:
     if assembly.of_type("AWS::EC2::VPC"):
-        yield Zone(285, 20, 895, 520, "VPC")
+        yield Zone(300, 20, 885, 520, "VPC")
     if assembly.of_type("AWS::EKS::Cluster"):
-        yield Zone(292, 44, 512, 484, "EKS cluster")
+        yield Zone(308, 44, 560, 484, "EKS cluster")
 
 
 def _zone(zone: Zone) -> str:
@@ -158,10 +158,10 @@ def _cut(text: str) -> str:
 
 def _arrow(start: Box, end: Box, label: str) -> str:
     x1, y1, x2, y2 = _ends(start, end)
-    return (
-        f'<path class="a" d="M{x1} {y1}L{x2} {y2}"/>'
-        f'<text class="s" x="{(x1 + x2) // 2 + 6}" y="{(y1 + y2) // 2 - 6}">{escape(label)}</text>'
-    )
+    x, y = (x1 + x2) // 2, (y1 + y2) // 2
+    # Beside an upright arrow, above any other.
+    place = f'x="{x + 8}" y="{y + 4}"' if x1 == x2 else f'x="{x}" y="{y - 7}" text-anchor="middle"'
+    return f'<path class="a" d="M{x1} {y1}L{x2} {y2}"/><text class="s" {place}>{escape(label)}</text>'
 
 
 def _ends(start: Box, end: Box) -> tuple[int, int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,35 @@ def test_the_picture_draws_what_is_there_and_nothing_else(review: Review) -> Non
 
     titles = {node.text for node in picture.iter(f"{SVG}text") if node.get("class") == "t"}
     assert titles == {"Client", "Router", "vLLM, with L1 in host memory", "HyperPod nodes"}
+
+
+def test_no_two_boxes_of_the_picture_lie_over_each_other() -> None:
+    whole = {
+        "Resources": TEMPLATE["Resources"]
+        | {
+            "L2": {
+                "Type": "AWS::ElastiCache::ReplicationGroup",
+                "Properties": {"CacheNodeType": "cache.r7g.large"},
+            },
+            "Alarm": {"Type": "AWS::CloudWatch::Alarm"},
+            "Hook": {"Type": "AWS::Lambda::Function", "Properties": {"Handler": "replicas.handler.handler"}},
+            "Exporter": {
+                "Type": MANIFEST,
+                "Properties": {"Manifest": json.dumps([workload("exporter")])},
+            },
+        }
+    }
+
+    picture = ElementTree.fromstring(review_of("all", assembly_of({"all": whole}), "us-west-2").picture)
+
+    boxes = [
+        tuple(int(node.get(key, "0")) for key in ("x", "y", "width", "height"))
+        for node in picture.iter(f"{SVG}rect")
+        if node.get("class") == "b"
+    ]
+    assert len(boxes) == 8
+    for (x, y, width, height), (x2, y2, width2, height2) in itertools.combinations(boxes, 2):
+        assert x + width <= x2 or x2 + width2 <= x or y + height <= y2 or y2 + height2 <= y
 
 
 def test_the_three_files_stand_beside_the_templates(tmp_path: Path) -> None:
