@@ -1,0 +1,40 @@
+"""`make bench NAME=routing`: what its last line says, without the hours of its cells."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[3] / "benchmarks" / "routing"
+SCRIPT = """
+import json, run
+from cells import Cell
+from hypertier.simulation.report import Summary
+def one(p90, p50):
+    return Summary(0.5, 0.0, p50, p90, 1.0, 1.0, None)
+def cell(ours, first):
+    return {"scoring": ours, **{name: first if name == "ray" else one(8.0, 8.0) for name in run.ALL}}
+results = {"a": cell(one(1.0, 1.0), one(2.0, 1.0)), "b": cell(one(4.0, 1.0), one(2.0, 4.0))}
+cells = run.cells(run.VARIATIONS)
+small = Cell("agent", num_replicas=2, num_requests=40)
+found = run.run_cell((small, 5))[2]
+print(json.dumps([run.compare(results, "scoring"), len(cells), len({c.label for c in cells}), sorted(found)]))
+"""
+
+
+def test_it_compares_means_with_the_best_single_peer_and_cells_with_their_own_best() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=FOLDER, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    compared, num_cells, num_labels, policies = json.loads(ran.stdout)
+    assert compared == {
+        "p90_geomean_vs_best_peer": 1.0,
+        "worst_cell_vs_best_peer": 2.0,
+        "p50_geomean_vs_best_peer": 0.5,
+    }
+    assert num_cells == num_labels >= 65
+    assert {"scoring", "prefixaware", "llm-d", "llm-d (tuned)"} <= set(policies)
