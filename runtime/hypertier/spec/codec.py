@@ -50,11 +50,12 @@ def fields_by_name(cls: type) -> dict[str, tuple[str, Any]]:
 
 
 def decode(cls: type[T], value: Any, path: str, problems: list[Problem]) -> T | None:
-    """Read `value` as `cls`; every wrong kind goes to `problems` and is left out of the result.
+    """Read `value` as `cls`; every wrong kind, missing field and key without a place goes to `problems`.
 
     Returns:
-        None where `value` is no mapping or a required field is missing.
+        None where there was any: defaults in the place of what was written would make other values look wrong.
     """
+    before = len(problems)
     if not isinstance(value, Mapping):
         problems.append(Problem(path, value, "a mapping of fields"))
         return None
@@ -62,10 +63,8 @@ def decode(cls: type[T], value: Any, path: str, problems: list[Problem]) -> T | 
     arguments: dict[str, Any] = {}
     for key, (attribute, hint) in known.items():
         if value.get(key) is not None:
-            before = len(problems)
-            decoded = _decode_value(hint, value[key], f"{path}.{key}" if path else key, problems)
-            if len(problems) == before or decoded is not None:
-                arguments[attribute] = decoded
+            where = f"{path}.{key}" if path else key
+            arguments[attribute] = _decode_value(hint, value[key], where, problems)
     missing = [
         manifest_name(field)
         for field in dataclasses.fields(cls)  # type: ignore[arg-type]  # every T here is a dataclass
@@ -77,8 +76,6 @@ def decode(cls: type[T], value: Any, path: str, problems: list[Problem]) -> T | 
         where = f"{path}.{name}" if path else name
         if not any(problem.path.startswith(where) for problem in problems):
             problems.append(Problem(where, None, "a value: the field is required"))
-    if missing:
-        return None
     unknown = {key: entry for key, entry in value.items() if key not in known}
     if unknown and any(field.name == "unknown" for field in dataclasses.fields(cls)):  # type: ignore[arg-type]
         arguments["unknown"] = unknown
@@ -87,7 +84,7 @@ def decode(cls: type[T], value: Any, path: str, problems: list[Problem]) -> T | 
         problems.extend(
             Problem(f"{path}.{key}" if path else str(key), entry, expected) for key, entry in unknown.items()
         )
-    return cls(**arguments)
+    return cls(**arguments) if len(problems) == before else None
 
 
 def decode_or_raise(cls: type[T], value: Any, path: str = "") -> T:

@@ -6,11 +6,13 @@ written and are parsed once, when the file is read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hypertier.catalog.zones import zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
@@ -21,6 +23,16 @@ from hypertier.spec.tree import View, dotted
 API_VERSION = "hypertier.dev/v1"
 KIND = "Deployment"
 SERVING_MODES = ("selfhosted", "operator")
+# Stacks, Helm releases and Kubernetes objects are named after a deployment; each has rules of its own.
+NAME = re.compile(r"[a-z](-?[a-z0-9]){0,50}")
+NAME_FORM = "a lower-case letter, then lower-case letters, digits and single hyphens, 51 at most"
+# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
+# (read 2026-12-01)
+GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+GROUP_NAME_FORM = "1 to 63 letters, digits and hyphens, no hyphen at either end"
+TRAINING_PLAN = re.compile(
+    r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[a-z0-9](-*[a-z0-9]){0,63}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +40,10 @@ class Operator:
     """AWS's inference operator, for `serving: operator`."""
 
     version: str = "3.7"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?", self.version):
+            raise ConfigError("operator.version", self.version, "a version, such as 3.7")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +85,10 @@ class Cluster:
     closed_network: bool = False
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", self.kubernetes_version):
+            raise ConfigError("cluster.kubernetesVersion", self.kubernetes_version, "a version, such as 1.35")
+        if self.existing is not None and not GROUP_NAME.fullmatch(self.existing):
+            raise ConfigError("cluster.existing", self.existing, f"a cluster's name: {GROUP_NAME_FORM}")
         if self.attributes is not None and self.existing is None:
             raise ConfigError(
                 "cluster.existing", None, "the name of the HyperPod cluster that cluster.attributes tell of"
@@ -86,6 +106,8 @@ class InstanceGroup:
     training_plan_arn: str | None = None
 
     def __post_init__(self) -> None:
+        if not GROUP_NAME.fullmatch(self.name):
+            raise ConfigError("instanceGroups.name", self.name, GROUP_NAME_FORM)
         if self.count < 0:
             raise ConfigError(f"instanceGroups.{self.name}.count", self.count, "0 or more nodes")
         if not self.instance_type.startswith("ml."):
@@ -93,6 +115,19 @@ class InstanceGroup:
                 f"instanceGroups.{self.name}.instanceType",
                 self.instance_type,
                 "a SageMaker instance type, which starts with 'ml.', such as ml.p5.48xlarge",
+            )
+        zone, plan = self.availability_zone_id, self.training_plan_arn
+        if zone is not None and not re.fullmatch(r"[a-z]{2,6}[0-9](-[a-z0-9]+)?-az[0-9]{1,2}", zone):
+            raise ConfigError(
+                f"instanceGroups.{self.name}.availabilityZoneId",
+                zone,
+                "the id of a zone, the same in every account, such as usw2-az2",
+            )
+        if plan is not None and not TRAINING_PLAN.fullmatch(plan):
+            raise ConfigError(
+                f"instanceGroups.{self.name}.trainingPlanArn",
+                plan,
+                "the ARN of a training plan: arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME",
             )
 
 
@@ -103,8 +138,10 @@ class L1:
     size: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.size != "auto":
-            parse_bytes("cache.l1.size", self.size)
+        if self.size_bytes == 0:
+            raise ConfigError(
+                "cache.l1.size", self.size, "more than 0; a manifest that wants no L1 does not enable it"
+            )
 
     @property
     def size_bytes(self) -> int | None:
@@ -132,9 +169,15 @@ class L2:
             raise ConfigError(
                 "cache.l2.memoryPercent", self.memory_percent, "1 to 100, percent of a node's memory"
             )
-        parse_bytes_per_second("cache.l2.bandwidth", self.bandwidth)
-        parse_bytes("cache.l2.size", self.size)
-        parse_seconds("cache.l2.ttl", self.ttl)
+        for setting, written, amount in (
+            ("cache.l2.bandwidth", self.bandwidth, self.bandwidth_bytes_per_second),
+            ("cache.l2.size", self.size, self.size_bytes),
+            ("cache.l2.ttl", self.ttl, self.ttl_seconds),
+        ):
+            if amount == 0:
+                raise ConfigError(
+                    setting, written, "more than 0; a manifest that wants no L2 does not enable it"
+                )
 
     @property
     def bandwidth_bytes_per_second(self) -> int:
@@ -172,6 +215,15 @@ class Images:
     router: str | None = None
     nvidia_device_plugin: str | None = None
 
+    def __post_init__(self) -> None:
+        for key, image in (
+            ("engine", self.engine),
+            ("router", self.router),
+            ("nvidiaDevicePlugin", self.nvidia_device_plugin),
+        ):
+            if image is not None and not re.fullmatch(r"[!-~]{1,512}", image):
+                raise ConfigError(f"images.{key}", image, "an image, such as registry.internal/engine:1.2")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
@@ -186,6 +238,9 @@ class Scaling:
             raise ConfigError("scaling.min", self.min, "1 or more replicas")
         if self.max < self.min:
             raise ConfigError("scaling.max", self.max, f"at least scaling.min, which is {self.min}")
+        budget = self.monthly_budget_usd
+        if budget is not None and not 0 < budget < float("inf"):
+            raise ConfigError("scaling.monthlyBudgetUsd", budget, "US dollars, more than 0")
 
 
 def _default_groups() -> tuple[InstanceGroup, ...]:
@@ -222,6 +277,20 @@ class Deployment:
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError("instanceGroups", names, f"each name once; {name!r} stands there twice")
+        if not NAME.fullmatch(self.name):
+            raise ConfigError("name", self.name, NAME_FORM)
+        check_region(self.region)
+        for group in self.instance_groups:
+            if group.availability_zone_id is not None:
+                check_zone(group.availability_zone_id, self.region, f"instanceGroups.{group.name}")
+        served = [(endpoint.namespace, endpoint.name) for endpoint in self.endpoints]
+        for namespace, name in served:
+            if served.count((namespace, name)) > 1:
+                raise ConfigError(
+                    "endpoints",
+                    [name for _, name in served],
+                    f"one manifest of the name {name} in {namespace}",
+                )
 
     def group_for(self, endpoint: InferenceEndpointConfig) -> InstanceGroup:
         """The instance group that `endpoint` runs on, by the first of its instance types that is there.
@@ -238,6 +307,29 @@ class Deployment:
             endpoint.spec.instance_type or list(endpoint.instance_types) or None,
             "the type of one of the deployment's instanceGroups, which are "
             + ", ".join(f"{group.name} ({group.instance_type})" for group in self.instance_groups),
+        )
+
+
+def check_region(region: str) -> None:
+    """Refuse what no Region of AWS is called.
+
+    Raises:
+        ConfigError: names it.
+    """
+    if not re.fullmatch(r"[a-z]{2,4}(-[a-z]{2,12}){1,2}-[0-9]", region):
+        raise ConfigError("region", region, "a Region of AWS, such as us-west-2")
+
+
+def check_zone(zone_id: str, region: str, group: str) -> None:
+    """Refuse a zone of another Region than the deployment's.
+
+    Raises:
+        ConfigError: names `group`, as one finds it in the file.
+    """
+    beside = zones_of(region)
+    if beside and zone_id.partition("-")[0] != beside[0].partition("-")[0]:
+        raise ConfigError(
+            f"{group}.availabilityZoneId", zone_id, f"a zone of {region}, such as {', '.join(beside)}"
         )
 
 

@@ -19,8 +19,6 @@ from hypertier.spec.structure import faults
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Document
 
-SOURCE = "docs/lint.md"
-
 _FENCE = re.compile(r"^\s*(```+|~~~+)\s*[\w.+-]*\s*$")
 _TIGHT = re.compile(r"^(?P<before>\s*(?:-\s+)?)(?P<key>[A-Za-z][A-Za-z0-9]*):(?P<value>(?!//)[^\s:].*)$")
 _TIGHT_IN_FLOW = re.compile(r"(?P<before>[{,]\s*)(?P<key>[A-Za-z][A-Za-z0-9]*):(?P<value>(?!//)[^\s:])")

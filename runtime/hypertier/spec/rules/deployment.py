@@ -65,6 +65,8 @@ def setting(subject: Subject) -> Iterator[Hit]:
         (path("cache.l2"), L2),
         (path("scaling"), Scaling),
         (path("cluster"), Cluster),
+        (path("operator"), Operator),
+        (path("images"), Images),
     ]
     parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
     for where, cls in parts:
@@ -75,6 +77,18 @@ def setting(subject: Subject) -> Iterator[Hit]:
             codec.decode(cls, data, "", [])
         except ConfigError as error:
             yield hit((*where, error.setting.rpartition(".")[2]), expected=error.expected)
+    region = subject.manifest.text("region") or DEFAULT_REGION
+    try:
+        check_region(region)
+    except ConfigError as error:
+        yield hit(path("region"), expected=error.expected)
+    for index, entry in subject.manifest.mappings(GROUPS):
+        zone = View(entry).text("availabilityZoneId")
+        try:
+            check_zone(zone or "", region, "")
+        except ConfigError as error:
+            if zone:
+                yield hit((*GROUPS, index, "availabilityZoneId"), expected=error.expected)
     serving = subject.manifest.text("serving")
     if serving is not None and serving not in SERVING_MODES:
         meant, expected = nearest(serving, SERVING_MODES), " or ".join(SERVING_MODES)

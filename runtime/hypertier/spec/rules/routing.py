@@ -15,7 +15,6 @@ from hypertier.spec.tree import View, path
 ROUTING = path("spec.intelligentRoutingSpec")
 ENABLED = path("spec.intelligentRoutingSpec.enabled")
 ENDPOINT_PATH = path("spec.invocationEndpoint")
-STRATEGY = path("spec.intelligentRoutingSpec.routingStrategy")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
