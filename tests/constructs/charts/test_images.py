@@ -89,6 +89,17 @@ def test_the_targets_are_there_and_run_as_the_user_of_the_pods(target: str) -> N
     assert re.findall(r"^USER (\S+)$", stage[1], re.MULTILINE)[-1] == f"{USER_ID}:{USER_ID}"
 
 
+@pytest.mark.parametrize(
+    ("target", "extra"), [("engine", "engine"), ("router", "router"), ("router", "exporter")]
+)
+def test_each_target_has_what_its_part_of_hypertier_asks_for(target: str, extra: str) -> None:
+    stage = re.search(rf"^FROM \S+ AS {target}\n(.*?)(?=^FROM |\Z)", CONTAINERFILE, re.DOTALL | re.MULTILINE)
+    asked = {re.split(r"[<>=]", name)[0] for name in PROJECT["project"]["optional-dependencies"][extra]}
+
+    assert stage is not None
+    assert asked <= set(re.findall(r"\b([a-z0-9-]+)==", stage[1]))
+
+
 def test_the_project_inside_the_image_is_the_one_outside() -> None:
     inside = tomllib.loads(IN_IMAGE[1])["project"]
 
