@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def __getattr__(name: str) -> str:
-    """`__version__`, read from the installed package when it is asked for: reading takes longer than a lint."""
+    """`__version__`, read from the installed package when it is asked for: reading is slower than a lint."""
     if name != "__version__":
         raise AttributeError(name)
     from importlib.metadata import PackageNotFoundError, version
