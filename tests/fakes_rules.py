@@ -759,7 +759,7 @@ CASES = [
         kind=DEPLOYMENT,
         name="digit-first",
     ),
-    Case("release-name", {"name": "a" * 54}, "name", {"name": "a" * 53}, kind=DEPLOYMENT),
+    Case("release-name", {"name": "a" * 52}, "name", {"name": "a" * 51}, kind=DEPLOYMENT),
     Case(
         "kubernetes-version",
         {"cluster": {"kubernetesVersion": "1.29"}},

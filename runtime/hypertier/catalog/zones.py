@@ -7,6 +7,8 @@ https://docs.aws.amazon.com/eks/latest/userguide/network-reqs.html (read 2026-12
 
 from __future__ import annotations
 
+import re
+
 _NUMBERS_BY_PREFIX = {
     "apne1": (1, 2, 4),
     "apne2": (1, 2, 3, 4),
@@ -33,3 +35,13 @@ def zones_beside(zone_id: str) -> tuple[str, ...]:
     """All zones of the Region of `zone_id` that a VPC may use; itself where the table has no such Region."""
     prefix, _, _ = zone_id.partition("-az")
     return tuple(f"{prefix}-az{number}" for number in _NUMBERS_BY_PREFIX.get(prefix, ())) or (zone_id,)
+
+
+def zones_of(region: str) -> tuple[str, ...]:
+    """The zones of `region` that a VPC may use; none where the table has no such Region.
+
+    A zone's id begins with its Region in short: ap-northeast-1 is `apne1`.
+    """
+    area, _, rest = re.sub("(?<=north|south)(?=east|west)", "-", region).partition("-")
+    short = area + "".join(word[0] for word in rest.split("-") if word)
+    return tuple(f"{short}-az{number}" for number in _NUMBERS_BY_PREFIX.get(short, ()))

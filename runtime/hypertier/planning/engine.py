@@ -195,6 +195,12 @@ def _l1_bytes(
     per_node = deployment.cache.l1.size_bytes
     if per_node is None:
         return max(free_bytes // 2 // GIB, 1) * GIB
+    if per_node < engines_per_node * GIB:
+        raise ConfigError(
+            f"{endpoint.name}: cache.l1.size",
+            deployment.cache.l1.size,
+            f"{engines_per_node}Gi or more: at least 1Gi for each engine of a node",
+        )
     return per_node // engines_per_node // GIB * GIB
 
 

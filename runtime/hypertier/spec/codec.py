@@ -53,7 +53,7 @@ def decode(cls: type[T], value: Any, path: str, problems: list[Problem]) -> T | 
     """Read `value` as `cls`; every wrong kind, missing field and key without a place goes to `problems`.
 
     Returns:
-        None where there was any: defaults in the place of what was written would make other values look wrong.
+        None where there was any: defaults in place of what was written would make other values look wrong.
     """
     before = len(problems)
     if not isinstance(value, Mapping):

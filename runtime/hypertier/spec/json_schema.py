@@ -35,7 +35,7 @@ _BOUNDS = {
 DEPLOYMENT_KEYS: Mapping[str, str] = {
     "apiVersion": "hypertier.dev/v1",
     "kind": "Deployment",
-    "name": "Names stacks, Helm releases and Kubernetes objects; at most 53 characters.",
+    "name": "Names stacks, Helm releases and Kubernetes objects; at most 51 characters.",
     "region": "The AWS region.",
     "serving": "selfhosted: our engines and router; operator: AWS's inference operator.",
     "operator": "AWS's inference operator, for serving: operator.",

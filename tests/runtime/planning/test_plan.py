@@ -54,7 +54,9 @@ def serving(
         InstanceGroup(name="gpu", instance_type=instance_type, count=replicas),
     )
     config = InferenceEndpointConfig.from_manifest(manifest)
-    return Deployment(endpoints=(config,), name=model.lower(), instance_groups=groups, cache=cache)
+    return Deployment(
+        endpoints=(config,), name=model.lower().replace(".", "-"), instance_groups=groups, cache=cache
+    )
 
 
 MODELS = {

@@ -8,7 +8,19 @@ from collections.abc import Iterator
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
-from hypertier.spec.deployment import L1, L2, SERVING_MODES, Cluster, InstanceGroup, Scaling
+from hypertier.spec.deployment import (
+    L1,
+    L2,
+    NAME,
+    SERVING_MODES,
+    Cluster,
+    Images,
+    InstanceGroup,
+    Operator,
+    Scaling,
+    check_region,
+    check_zone,
+)
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, Said, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
@@ -16,8 +28,8 @@ from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import View, path
 
 GROUPS = path("instanceGroups")
+DEFAULT_REGION = "us-west-2"  # of `Deployment.region`
 BACKEND = path("spec.kvCacheSpec.l2CacheSpec.l2CacheBackend")
-MAX_RELEASE_NAME_CHARACTERS = 53
 PUBLIC_REGISTRIES = ("docker.io/", "ghcr.io/", "quay.io/", "nvcr.io/", "public.ecr.aws/", "registry.k8s.io/")
 
 
@@ -137,15 +149,15 @@ def group_type_unknown(subject: Subject) -> Iterator[Hit]:
     kinds=(DEPLOYMENT,),
     source=sources.HELM,
     en="{path} is {got}; expected a lower-case letter, then letters, digits and single hyphens, at most "
-    "53: it names stacks, Helm releases and Kubernetes objects",
+    "51: it names stacks, Helm releases and Kubernetes objects",
     ko="{path} 값이 {got}입니다. 스택, Helm 릴리스, Kubernetes 객체의 이름이므로 소문자로 시작하고 "
-    "소문자, 숫자, 하나씩의 하이픈으로 53자 이하여야 합니다",
+    "소문자, 숫자, 하나씩의 하이픈으로 51자 이하여야 합니다",
 )
 def release_name(subject: Subject) -> Iterator[Hit]:
     name = subject.manifest.text("name")
     if name is None:
         return
-    if not re.fullmatch(r"[a-z](-?[a-z0-9])*", name) or len(name) > MAX_RELEASE_NAME_CHARACTERS:
+    if not NAME.fullmatch(name):
         yield hit(path("name"))
 
 
