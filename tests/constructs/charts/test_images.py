@@ -74,6 +74,7 @@ def test_endpoints_with_different_images_are_refused(reference: Deployment) -> N
     endpoint = reference.endpoints[0]
     other = replace(
         endpoint,
+        metadata=replace(endpoint.metadata, name="other"),
         spec=replace(endpoint.spec, worker=replace(endpoint.spec.worker, image="vllm/vllm-openai:v1")),
     )
 
