@@ -12,7 +12,7 @@ import pytest
 from fakes_nodes import node
 from fakes_stacks import EXAMPLES, example_folder, synthesized
 
-from hypertier.spec.deployment import load_deployment
+from hypertier.spec.deployment import Scaling, load_deployment
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"
@@ -56,6 +56,30 @@ def test_stacks_come_up_each_after_those_it_depends_on(deployed: Any) -> None:
     stacks = list(dict.fromkeys(event.stack for event in deployed.emulator.events))
 
     assert stacks == ["reference-network", "reference-cluster", "reference-serving", "reference-operations"]
+
+
+def test_with_the_operator_the_endpoint_goes_before_it_and_it_before_the_cluster(world: Any) -> None:
+    world.fake.nodes = [node("hyperpod-i-1", "system")]
+    deployment = replace(load_deployment(REFERENCE), serving="operator", scaling=Scaling(min=2, max=2))
+    world.emulator.deploy(synthesized(deployment))
+    before = len(world.emulator.events)
+    endpoints = [
+        resource.logical_id
+        for resource, _ in world.emulator.resources("Custom::AWSCDK-EKS-KubernetesResource")
+        if "InferenceEndpointConfig" in resource.properties["Manifest"]
+    ]
+    operators = [
+        resource.logical_id
+        for resource, _ in world.emulator.resources("AWS::EKS::Addon")
+        if resource.properties["AddonName"] == "amazon-sagemaker-hyperpod-inference"
+    ]
+    clusters = [resource.logical_id for resource, _ in world.emulator.resources("AWS::SageMaker::Cluster")]
+
+    world.emulator.destroy()
+
+    gone = [step.logical_id for step in world.emulator.events[before:]]
+    endpoint, operator, cluster = (gone.index(found) for (found,) in (endpoints, operators, clusters))
+    assert endpoint < operator < cluster
 
 
 def test_one_node_more_is_a_change_of_the_cluster_alone(deployed: Any) -> None:
