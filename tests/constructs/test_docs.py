@@ -38,5 +38,5 @@ def test_every_construct_in_the_table_can_be_imported() -> None:
 
     table = re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
 
-    assert len(table) == 5
+    assert len(table) == 7
     assert all(getattr(hypertier_cdk, name) for name in table)
