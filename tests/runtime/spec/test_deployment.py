@@ -73,6 +73,71 @@ def test_a_setting_that_cannot_work_is_refused_by_name(
     assert refused.value.expected
 
 
+GPU_GROUP = "instanceGroups[1]"
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "setting"),
+    [
+        pytest.param("name", "a--b", "name", id="name-no-stack-can-have"),
+        pytest.param("name", "5a", "name", id="name-that-begins-with-a-digit"),
+        pytest.param("name", "A", "name", id="name-in-capitals"),
+        pytest.param("region", "nonsense", "region", id="region"),
+        pytest.param("region", "us-west-2 ", "region", id="region-and-a-space"),
+        pytest.param("operator.version", "latest", "operator.version", id="operator"),
+        pytest.param("cluster.kubernetesVersion", "latest", "cluster.kubernetesVersion", id="kubernetes"),
+        pytest.param("cluster.existing", "", "cluster.existing", id="existing-cluster-without-a-name"),
+        pytest.param("instanceGroups.1.name", "g u", f"{GPU_GROUP}.name", id="group"),
+        pytest.param("instanceGroups.1.name", "", f"{GPU_GROUP}.name", id="group-without-a-name"),
+        pytest.param(
+            "instanceGroups.1.availabilityZoneId",
+            "us-west-2a",
+            f"{GPU_GROUP}.availabilityZoneId",
+            id="zone-name",
+        ),
+        pytest.param(
+            "instanceGroups.1.availabilityZoneId",
+            "use1-az1",
+            f"{GPU_GROUP}.availabilityZoneId",
+            id="far-zone",
+        ),
+        pytest.param("instanceGroups.1.trainingPlanArn", "p5", f"{GPU_GROUP}.trainingPlanArn", id="plan"),
+        pytest.param("cache.l1.size", "0", "cache.l1.size", id="no-l1"),
+        pytest.param("cache.l2.size", "0", "cache.l2.size", id="no-l2"),
+        pytest.param("cache.l2.bandwidth", "0GB/s", "cache.l2.bandwidth", id="no-bandwidth"),
+        pytest.param("cache.l2.ttl", "0s", "cache.l2.ttl", id="no-ttl"),
+        pytest.param("images.engine", "", "images.engine", id="no-image"),
+        pytest.param("images.router", "a b", "images.router", id="image-with-a-space"),
+        pytest.param("scaling.monthlyBudgetUsd", -1, "scaling.monthlyBudgetUsd", id="budget"),
+        pytest.param("scaling.monthlyBudgetUsd", float("nan"), "scaling.monthlyBudgetUsd", id="budget-nan"),
+    ],
+)
+def test_what_load_refuses_lint_refuses_at_the_same_place(
+    where: str, value: Any, setting: str, tmp_path: Path
+) -> None:
+    data = changed(deployment(), {where: value})
+
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, data)
+    found = lint_files([str(tmp_path / "deployment.yaml")]).findings
+
+    assert refused.value.setting.rpartition(".")[2] == setting.rpartition(".")[2]
+    assert setting in {finding.path for finding in found if finding.severity == "error"}
+
+
+@pytest.mark.parametrize("where", ["instanceGroups.0.count", "scaling.max", "cache.l2.memoryPercent"])
+def test_a_value_of_a_wrong_kind_is_shown_as_written_and_not_its_default(where: str, tmp_path: Path) -> None:
+    data = changed(deployment(), {"scaling.min": 2, "scaling.max": 3})
+
+    with pytest.raises(ConfigError, match=r" is '12 '; expected a whole number"):
+        load(tmp_path, changed(data, {where: "12 "}))
+
+
+def test_two_endpoints_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one manifest of the name llama-8b in inference"):
+        load(tmp_path, {**deployment(), "endpoints": ["endpoint.yaml", "endpoint.yaml"]})
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
