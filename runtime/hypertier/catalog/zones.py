@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,12}){1,2}-[0-9]")
+
 _NUMBERS_BY_PREFIX = {
     "apne1": (1, 2, 4),
     "apne2": (1, 2, 3, 4),

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import threading
 
 import click
 
 from hypertier.errors import ConfigError
+
+MAX_INTERVAL_SECONDS = 86_400
+ENDPOINT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html (read 2026-12-01)
+NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/#:-]{0,254}")
 
 
 @click.command(
@@ -55,6 +61,7 @@ def command(
 
     Ends with 0 on SIGTERM. Credentials come from the environment, as for every AWS client.
     """
+    from hypertier.catalog.zones import REGION
     from hypertier.exporter.cloudwatch import CloudWatch
     from hypertier.exporter.discovery import by_dns, fixed
     from hypertier.exporter.exporter import Exporter
@@ -64,9 +71,19 @@ def command(
     if bool(discover) == bool(replicas):
         got = f"{discover} and {len(replicas)} --replica" if discover else None
         raise ConfigError("--discover", got, "either --discover dns://HOST:PORT or --replica URL, not both")
-    if interval < 1:
+    if not ENDPOINT.fullmatch(endpoint):
+        raise ConfigError("--endpoint", endpoint, "the endpoint's name: 1 to 253 letters, digits, . and -")
+    if not REGION.fullmatch(region):
+        raise ConfigError("--region", region, "a Region of AWS, such as us-west-2")
+    if not NAMESPACE.fullmatch(namespace) or namespace.startswith("AWS/"):
         raise ConfigError(
-            "--interval", interval, "1 or more: seconds; CloudWatch keeps one value a second at most"
+            "--namespace", namespace, "1 to 255 letters, digits and .-_/#:, not AWS/, which is AWS's own"
+        )
+    if not 1 <= interval <= MAX_INTERVAL_SECONDS:
+        raise ConfigError(
+            "--interval",
+            interval,
+            f"1 to {MAX_INTERVAL_SECONDS} seconds; CloudWatch keeps one value a second at most",
         )
     if not 0 < timeout <= interval:
         raise ConfigError("--timeout", timeout, f"more than 0 and at most --interval {interval:g}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from hypertier.errors import ConfigError, ScrapeError
 
@@ -19,8 +19,8 @@ def fixed(urls: Sequence[str]) -> Discover:
         ConfigError: one is no http or https URL of a host.
     """
     for url in urls:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        parts = _parts(url)
+        if parts is None or parts.scheme not in ("http", "https"):
             raise ConfigError("--replica", url, "http://HOST:PORT of an engine; /metrics is added to it")
     replicas = sorted({url.rstrip("/") for url in urls})
     return lambda: replicas
@@ -33,14 +33,10 @@ def by_dns(target: str) -> Discover:
         ConfigError: `target` has another form.
     """
     expected = "dns://HOST:PORT, HOST a headless Service and PORT the engines' port"
-    parts = urlsplit(target)
-    try:
-        port = parts.port
-    except ValueError:
-        port = None
-    host = parts.hostname
-    if parts.scheme != "dns" or not host or not port or parts.path:
+    parts = _parts(target)
+    if parts is None or parts.scheme != "dns" or parts.port is None or parts.path:
         raise ConfigError("--discover", target, expected)
+    host, port = parts.hostname, parts.port
 
     def resolve() -> list[str]:
         try:
@@ -51,6 +47,19 @@ def by_dns(target: str) -> Discover:
         return sorted(f"http://{_bracketed(address)}:{port}" for address in addresses)
 
     return resolve
+
+
+def _parts(url: str) -> SplitResult | None:
+    """The parts of `url`, or None where nothing could be reached under it."""
+    if any(character.isspace() for character in url):
+        return None
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0 and not set("?#@") & set(url)
+        (parts.hostname or "").encode("idna")  # as the resolver does
+    except ValueError:
+        return None
+    return parts if is_whole else None
 
 
 def _bracketed(address: str) -> str:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from hypertier.errors import ConfigError
+
 
 @contextmanager
 def health_server(address: tuple[str, int], health: Callable[[], Mapping[str, object]]) -> Iterator[int]:
-    """Serve `health` at `address` while the block runs, and give the port; port 0 takes a free one."""
+    """Serve `health` at `address` while the block runs, and give the port; port 0 takes a free one.
+
+    Raises:
+        ConfigError: nothing can listen there.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10
@@ -31,8 +38,16 @@ def health_server(address: tuple[str, int], health: Callable[[], Mapping[str, ob
         def log_message(self, *_: object) -> None:
             """Probes come every few seconds; the log is for what goes wrong."""
 
-    server = ThreadingHTTPServer(address, Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        daemon_threads = True
+
+    try:
+        server = Server(address, Handler)
+    except OSError as error:
+        raise ConfigError(
+            "--listen", f"{address[0]}:{address[1]}", f"an address of this machine that is free ({error})"
+        ) from error
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="health")
     thread.start()
     try:

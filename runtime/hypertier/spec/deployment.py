@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hypertier.catalog.zones import zones_of
+from hypertier.catalog.zones import REGION, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
@@ -316,7 +316,7 @@ def check_region(region: str) -> None:
     Raises:
         ConfigError: names it.
     """
-    if not re.fullmatch(r"[a-z]{2,4}(-[a-z]{2,12}){1,2}-[0-9]", region):
+    if not REGION.fullmatch(region):
         raise ConfigError("region", region, "a Region of AWS, such as us-west-2")
 
 

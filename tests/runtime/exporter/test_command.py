@@ -61,7 +61,7 @@ def test_it_publishes_until_sigterm_and_ends_well(monkeypatch: pytest.MonkeyPatc
         pytest.param([], "--discover is None; expected either", id="neither replicas nor a name"),
         pytest.param([*REPLICA, "--discover", "dns://a:1"], "not both", id="both"),
         pytest.param(
-            [*REPLICA, "--interval", "0"], "--interval is 0.0; expected 1 or more", id="no interval"
+            [*REPLICA, "--interval", "0"], "--interval is 0.0; expected 1 to 86400", id="no interval"
         ),
         pytest.param(
             [*REPLICA, "--timeout", "61"], "--timeout is 61.0; expected", id="timeout over interval"
@@ -71,6 +71,32 @@ def test_it_publishes_until_sigterm_and_ends_well(monkeypatch: pytest.MonkeyPatc
             [*REPLICA, "--listen", "9400"], "--listen is '9400'; expected HOST:PORT", id="a port alone"
         ),
         pytest.param(["--replica", "engine:8000"], "--replica is 'engine:8000'", id="a replica without http"),
+        *(
+            pytest.param([*REPLICA, "--interval", value], "--interval is ", id=f"interval {value}")
+            for value in ("nan", "inf", "1e30", "-1")
+        ),
+        *(
+            pytest.param(
+                [*REPLICA, "--region", value], f"--region is {value!r}; expected", id=f"region {value!r}"
+            )
+            for value in ("", "nowhere", "us west", "\u00e9", "us-west-2\n")
+        ),
+        *(
+            pytest.param(
+                [*REPLICA, "--endpoint", value], f"--endpoint is {value!r}", id=f"endpoint {value!r}"
+            )
+            for value in ("", " ", "\u00e9", "a\nb", "-a")
+        ),
+        *(
+            pytest.param(
+                [*REPLICA, "--namespace", value], f"--namespace is {value!r}", id=f"namespace {value!r}"
+            )
+            for value in ("", " ", "AWS/EC2", "\u00e9", "a\n")
+        ),
+        *(
+            pytest.param([*REPLICA, "--listen", value], f"--listen is {value!r}", id=f"listen {value}")
+            for value in ("127.0.0.1:99999", "no-host.invalid:0", "198.51.100.1:9400")
+        ),
         pytest.param(["--discover", "engine"], "--discover is 'engine'; expected dns://", id="a bare name"),
     ],
 )

@@ -29,6 +29,15 @@ def test_the_probe_answers_with_what_was_counted(healthy: bool, status: int) -> 
     assert (got, json.loads(body)) == (status, counted)
 
 
+def test_it_listens_on_ipv6_too() -> None:
+    with health_server(("::1", 0), lambda: {"healthy": True}) as port:
+        connection = http.client.HTTPConnection("::1", port, timeout=10)
+        connection.request("GET", "/health")
+
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
 def test_nothing_else_is_there() -> None:
     with health_server(("127.0.0.1", 0), lambda: {"healthy": True}) as port:
         assert get(port, "/metrics")[0] == 404
