@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from hypertier_cdk.review.kubernetes import objects_of, of_kind
 from hypertier_cdk.review.templates import Assembly, Resource, text_of
 
 NONE = "not encrypted"
@@ -27,13 +28,25 @@ class Encryption:
 
 
 def encryption_of(assembly: Assembly) -> tuple[Encryption, ...]:
-    """One line a resource that keeps data, in the order of the templates."""
+    """One line a resource that keeps data, in the order of the templates, then one an endpoint's traffic."""
     return tuple(
         Encryption(resource.stack, what, at_rest, in_transit)
         for resource in assembly.resources
         if (read := _READERS.get(resource.type)) is not None
         for what, at_rest, in_transit in read(resource)
-    )
+    ) + tuple(_traffic(assembly))
+
+
+def _traffic(assembly: Assembly) -> Iterator[Encryption]:
+    """Requests, where hypertier serves them itself: TLS ends at the load balancer, if there is one."""
+    objects = objects_of(assembly)
+    outside = {entry["metadata"]["name"] for entry in of_kind(objects, "Ingress")}
+    for service in of_kind(objects, "Service"):
+        labels = service["metadata"].get("labels", {})
+        if labels.get("app.kubernetes.io/component") == "router":
+            name = service["metadata"]["name"]
+            way = "TLS to the load balancer, then HTTP" if name in outside else "HTTP"
+            yield Encryption("Kubernetes", f"{name}: requests", "", f"{way} inside the network")
 
 
 def _key(value: Any, otherwise: str) -> str:
@@ -76,6 +89,9 @@ def _hyperpod(resource: Resource) -> Iterator[Line]:
         ]
         key = next((volume for volume in volumes if volume), None)
         yield f"{resource.path}: volumes of group {group['InstanceGroupName']}", _key(key, "key of EBS"), ""
+    if resource.get("TieredStorageConfig", "Mode") == "Enable":
+        # AWS documents no encryption of what its daemon keeps in the nodes' memory.
+        yield f"{resource.path}: KV cache in tiered storage, in the nodes' memory", NONE, "by HyperPod"
 
 
 def _bucket(resource: Resource) -> Iterator[Line]:

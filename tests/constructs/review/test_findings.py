@@ -116,6 +116,9 @@ def test_a_policy_open_to_everybody_is_public(statement: dict[str, Any], is_open
         pytest.param(
             "AWS::ElastiCache::ReplicationGroup", {"AtRestEncryptionEnabled": True}, id="L2 in transit"
         ),
+        pytest.param(
+            "AWS::SageMaker::Cluster", {"TieredStorageConfig": {"Mode": "Enable"}}, id="tiered storage"
+        ),
         pytest.param("AWS::SNS::Topic", {}, id="a topic without a key"),
         pytest.param("AWS::SQS::Queue", {"SqsManagedSseEnabled": False}, id="a queue that says no"),
     ],
@@ -206,6 +209,26 @@ def test_a_way_in_from_the_internet_is_public(assembly: Assembly) -> None:
 )
 def test_what_stays_inside_is_not_public(assembly: Assembly) -> None:
     assert exposed(assembly) == ()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "way"),
+    [
+        pytest.param(["Service"], "HTTP inside the network", id="inside"),
+        pytest.param(
+            ["Service", "Ingress"],
+            "TLS to the load balancer, then HTTP inside the network",
+            id="from outside",
+        ),
+    ],
+)
+def test_how_requests_travel_is_said(kinds: list[str], way: str) -> None:
+    metadata = {"name": "llama-router", "labels": {"app.kubernetes.io/component": "router"}}
+    objects = [{"kind": kind, "metadata": metadata, "spec": {}} for kind in kinds]
+
+    (entry,) = encryption_of(manifest(*objects))
+
+    assert (entry.what, entry.in_transit) == ("llama-router: requests", way)
 
 
 def test_a_nat_gateway_is_a_way_out() -> None:
