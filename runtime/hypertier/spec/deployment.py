@@ -43,7 +43,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?", self.version):
-            raise ConfigError("operator.version", self.version, "a version, such as 3.7")
+            raise ConfigError("operator.version", self.version, "a version of AWS's operator, such as 3.7")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,10 +129,16 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("version", ["1.29", "1.9", "0.30", "latest", "1.35.1", "v1.35", ""])
+@pytest.mark.parametrize("version", ["1.29", "1.9", "0.30"])
 def test_a_kubernetes_that_would_drop_part_of_it_is_refused(version: str) -> None:
     with pytest.raises(ConfigError, match=r"cluster\.kubernetesVersion is '.*'; expected 1\.30 or newer"):
         render(deployment(cluster=Cluster(kubernetes_version=version)))
+
+
+@pytest.mark.parametrize("version", ["latest", "1.35.1", "v1.35", ""])
+def test_what_is_no_version_of_kubernetes_is_refused(version: str) -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.kubernetesVersion is '.*'; expected a version"):
+        Cluster(kubernetes_version=version)
 
 
 def spoil(objects: list[Any], kind_and_name: str, path: str, value: Any) -> None:
