@@ -34,9 +34,8 @@ class Bodies:
         rng = self._rng = random.Random(seed)
         words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(2000)]
         self._text = " ".join(rng.choices(words, k=POOL_BYTES // 6)).encode()
-        fields: dict[str, object] = {"model": "m", "max_tokens": 64}
+        fields: dict[str, object] = {"model": "paced" if mode == "paced" else "m", "max_tokens": 64}
         fields |= {"stream": True} if mode != "json" else {}
-        fields |= {"user": "paced"} if mode == "paced" else {}
         system = self._slice(int(num_bytes * SYSTEM_SHARE)).decode()
         head = json.dumps({**fields, "messages": [{"role": "system", "content": system}]}).encode()[:-2]
         self._head = head + b', {"role": "user", "content": "'
