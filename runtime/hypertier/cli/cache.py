@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
+from urllib.parse import urlsplit
 
 import click
 
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.lab.client import ask
 from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
+from hypertier.tier.backends.resp import CA_FILE
 from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.credentials import credential_source
 from hypertier.tier.inventory import NamespaceCount, count, differences
@@ -121,16 +123,38 @@ def warm(file: TextIO, endpoint: str, model: str) -> None:
     Engines store what they compute in L2; a prompt that is there already costs a lookup. Each is sent as a
     user's message and answered with one token.
     """
-    if not endpoint.startswith("http://"):
+    if not is_http(endpoint):
         raise ConfigError("--endpoint", endpoint, "http://HOST:PORT of a router or an engine")
     num_prompts = num_tokens = num_cached = 0
-    for line in file:
-        if prompt := line.strip():
-            answer = ask(endpoint, model, prompt, max_tokens=1)
-            num_prompts += 1
-            num_tokens += answer.prompt_tokens
-            num_cached += answer.cached_tokens
+    for prompt in prompts_in(file):
+        answer = ask(endpoint, model, prompt, max_tokens=1)
+        num_prompts += 1
+        num_tokens += answer.prompt_tokens
+        num_cached += answer.cached_tokens
     click.echo(f"{num_prompts} prompts, {num_tokens} tokens, {num_cached} of them were cached before")
+
+
+def is_http(url: str) -> bool:
+    """Whether a host and a port can be read from `url`, and nothing but them."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and parts.path in ("", "/")
+    except ValueError:
+        return False
+
+
+def prompts_in(file: TextIO) -> Iterator[str]:
+    """The lines of `file` that are not empty.
+
+    Raises:
+        ConfigError: the file is no text.
+    """
+    try:
+        for line in file:
+            if prompt := line.strip():
+                yield prompt
+    except UnicodeDecodeError as error:
+        raise ConfigError("FILE", file.name, "text in UTF-8, one prompt a line") from error
 
 
 @contextmanager
@@ -144,7 +168,11 @@ def opened(url: str | None, ca_file: str) -> Iterator[tuple[L2Address, RespAdmin
             given,
             "a redis:// or rediss:// address: HyperPod's daemon neither lists nor removes values",
         )
-    admin = RespAdmin(address, credential_source(os.environ), ca_file)
+    try:
+        admin = RespAdmin(address, credential_source(os.environ), ca_file)
+    except ConfigError as error:
+        setting = "--ca-file" if error.setting == CA_FILE else error.setting
+        raise ConfigError(setting, error.got, error.expected) from error
     try:
         yield address, admin
     finally:

@@ -189,13 +189,38 @@ def test_warm_has_each_prompt_computed_once(endpoint: str, tmp_path: Path) -> No
     assert int(second[4]) > 0.8 * int(second[2])
 
 
-def test_warm_names_an_endpoint_that_cannot_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "endpoint", ["llama:8000", "", "http://", "http://a:b", "http://a:99999", "http://[::1"]
+)
+def test_warm_names_an_endpoint_that_cannot_work(endpoint: str, tmp_path: Path) -> None:
     (tmp_path / "prompts.txt").write_text("hello\n")
 
-    done = run("warm", str(tmp_path / "prompts.txt"), "--endpoint", "llama:8000", "--model", "m", url="")
+    done = run("warm", str(tmp_path / "prompts.txt"), "--endpoint", endpoint, "--model", "m", url="")
 
     assert isinstance(done.exception, ConfigError)
-    assert str(done.exception).startswith("--endpoint is 'llama:8000'; expected http://HOST:PORT")
+    assert str(done.exception).startswith(f"--endpoint is {endpoint!r}; expected http://HOST:PORT")
+
+
+def test_warm_names_a_file_that_is_no_text(endpoint: str, tmp_path: Path) -> None:
+    (tmp_path / "prompts.bin").write_bytes(b"\xff\xfe\x00")
+
+    done = run("warm", str(tmp_path / "prompts.bin"), "--endpoint", endpoint, "--model", "m", url="")
+
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith("FILE is ")
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "no certificate"])
+def test_a_file_without_certificates_is_named(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "no certificate").write_text("hello\n")
+    file = str(tmp_path if kind == "folder" else tmp_path / kind)
+
+    done = run("ls", "--ca-file", file, url="rediss://127.0.0.1:1")
+
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith(
+        f"--ca-file is {file!r}; expected a file of certificates in PEM form"
+    )
 
 
 def test_a_store_that_does_not_answer_is_one_error() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from hypertier.errors import TierError, TierPartError, TierProtocolError, TierUnavailableError
+from hypertier.errors import ConfigError, TierError, TierPartError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer
 from hypertier.tier.backends.resp_node import Connection, Node, command
@@ -20,6 +20,7 @@ from hypertier.tier.credentials import CredentialSource
 
 T = TypeVar("T")
 
+CA_FILE = "secondary_tiers.ca_file"
 MAX_REDIRECTS = 5
 ASKING = command(b"ASKING")
 
@@ -28,8 +29,14 @@ def tls_context(ca_file: str = "") -> ssl.SSLContext:
     """Verify the server's certificate and name, by `ca_file` or by the system's authorities.
 
     TLS 1.2 or newer.
+
+    Raises:
+        ConfigError: `ca_file` holds no certificates.
     """
-    context = ssl.create_default_context(cafile=ca_file or None)
+    try:
+        context = ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:
+        raise ConfigError(CA_FILE, ca_file, f"a file of certificates in PEM form ({error})") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
