@@ -73,15 +73,15 @@ def command(
     from hypertier.simulation.trace import BLOCK_TOKENS, read_trace, with_load
     from hypertier.simulation.workloads import WORKLOADS
 
-    for setting, got, least, why in (
-        ("--replicas", replicas, 1, "at least one engine answers"),
-        ("--routers", routers, 1, "at least one router chooses"),
-        ("--requests", requests, 1, "at least one request is made"),
-        ("--cache-tokens", cache_tokens, BLOCK_TOKENS, "an engine keeps at least one block"),
-        ("--l2-tokens", l2_tokens, 0, "0 is no L2"),
+    for setting, got, least, most, why in (
+        ("--replicas", replicas, 1, 10_000, "at least one engine answers, and all fit into memory"),
+        ("--routers", routers, 1, 1000, "at least one router chooses, and all fit into memory"),
+        ("--requests", requests, 1, 10**7, "at least one request is made, and all fit into memory"),
+        ("--cache-tokens", cache_tokens, BLOCK_TOKENS, 10**12, "an engine keeps at least one block"),
+        ("--l2-tokens", l2_tokens, 0, 10**15, "0 is no L2"),
     ):
-        if got < least:
-            raise ConfigError(setting, got, f"{least} or more: {why}")
+        if not least <= got <= most:
+            raise ConfigError(setting, got, f"{least} to {most}: {why}")
     for setting, value in (("--load", load), ("--usd-per-hour", usd_per_hour)):
         if value is not None and not 0 < value < float("inf"):
             raise ConfigError(setting, value, "a number above 0")

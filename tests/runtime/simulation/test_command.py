@@ -76,6 +76,12 @@ def test_every_strategy_is_shown(form: str) -> None:
         pytest.param(
             [*AGENT, "--strategies", "ray", "--cache-tokens", "1"], "--cache-tokens is 1", id="no cache"
         ),
+        *(
+            pytest.param(
+                [*AGENT, "--strategies", "ray", option, "9" * 30], f"{option} is 9999", id=f"endless {option}"
+            )
+            for option in ("--replicas", "--routers", "--requests", "--cache-tokens", "--l2-tokens")
+        ),
     ],
 )
 def test_a_wrong_value_names_itself_and_what_works(options: list[str], message: str) -> None:
