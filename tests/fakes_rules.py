@@ -721,6 +721,26 @@ CASES = [
         {f"{WORKER}command": ["sh", "-c"], f"{WORKER}args": ["exec vllm serve $MODEL_PATH"]},
         name="not-a-shell",
     ),
+    Case("refused-later", {"spec.replicas": -1}, "spec.replicas"),
+    *(
+        Case("refused-later", {where: value}, where, name=f"{where.rpartition('.')[2]}-{number}")
+        for where, values in {
+            "spec.modelSourceConfig.s3Storage.bucketName": ("", "a b", "B", "a/b"),
+            "spec.modelSourceConfig.s3Storage.region": ("", "nowhere", "us-west-2a"),
+            f"{WORKER}modelVolumeMount.name": ("", "model weights", "M", "a" * 64),
+            f"{WORKER}modelVolumeMount.mountPath": ("", "opt/ml", "/a:b"),
+        }.items()
+        for number, value in enumerate(values)
+    ),
+    *(
+        Case(
+            "refused-later",
+            {f"{WORKER}environmentVariables.0": {"name": name, "value": "x"}},
+            "spec.worker.environmentVariables[0].name",
+            name=f"variable-{number}",
+        )
+        for number, name in enumerate(("", "A B", "A=B", "\u00e9", "A\n"))
+    ),
     Case(
         "literal-secret",
         {f"{WORKER}environmentVariables.0": {"name": "HF_TOKEN", "value": "not-in-the-open"}},

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hypertier.catalog.zones import REGION
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import CLUSTER, DEPLOYMENT, GATEWAY, MODELS, Hit, hit, rule
+from hypertier.spec.rules.rule import CLUSTER, DEPLOYMENT, GATEWAY, MODELS, Hit, Said, hit, rule
 from hypertier.spec.rules.subject import Subject
-from hypertier.spec.tree import leaves
+from hypertier.spec.tree import leaves, path
 
 PLACEHOLDER = re.compile(
     r"\\?\$\{[A-Za-z_][A-Za-z0-9_:./-]*\}"  # ${VAR}
@@ -58,6 +59,50 @@ def _is_shell(where: tuple[str | int, ...], subject: Subject) -> bool:
     words = subject.manifest.texts(where[:-1])
     before = [*subject.manifest.texts((*where[:-2], "command")), *words[: where[-1]]]
     return any(word in ("-c", "-lc", "-ec", "--chat-template") for word in before)
+
+
+# What the CRD lets through and Kubernetes or S3 refuses, once the pod or its volume is made.
+_FORMS = {
+    "spec.worker.modelVolumeMount.name": (
+        re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"),
+        Said("at most 63 lower-case letters, digits and hyphens", "63자 이하의 소문자, 숫자, 하이픈"),
+    ),
+    "spec.worker.modelVolumeMount.mountPath": (
+        re.compile(r"/[^:\n]*"),
+        Said("a path that begins with / and has no colon", "/로 시작하고 콜론이 없는 경로"),
+    ),
+    "spec.modelSourceConfig.s3Storage.bucketName": (
+        re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
+        Said("the name of an S3 bucket", "S3 버킷 이름"),
+    ),
+    "spec.modelSourceConfig.s3Storage.region": (
+        REGION,
+        Said("a Region of AWS, such as us-west-2", "us-west-2 같은 AWS 리전"),
+    ),
+}
+_VARIABLE = re.compile(r"[!-<>-~]+")
+_VARIABLE_FORM = Said("a variable's name, without spaces and =", "공백과 =가 없는 변수 이름")
+
+
+@rule(
+    "refused-later",
+    "error",
+    source=sources.NAMES,
+    en="{path} is {got}; expected {expected}: the CRD takes it, and what is made from it is refused",
+    ko="{path} 값이 {got}입니다. 다음이어야 합니다: {expected}. CRD는 통과하지만 이후 단계에서 거부됩니다",
+)
+def refused_later(subject: Subject) -> Iterator[Hit]:
+    replicas = subject.manifest.whole("spec.replicas")
+    if replicas is not None and replicas < 0:
+        yield hit(path("spec.replicas"), expected=Said("0 or more", "0 이상"))
+    for dotted, (form, expected) in _FORMS.items():
+        value = subject.manifest.text(dotted)
+        if value is not None and not form.fullmatch(value) and not PLACEHOLDER.search(value):
+            yield hit(path(dotted), expected=expected)
+    for index, entry in subject.manifest.mappings(subject.environment_path):
+        name = entry.get("name")
+        if isinstance(name, str) and not _VARIABLE.fullmatch(name):
+            yield hit((*subject.environment_path, index, "name"), expected=_VARIABLE_FORM)
 
 
 @rule(
