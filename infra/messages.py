@@ -13,10 +13,12 @@ from hypertier.catalog.prices import PRICES, load_prices
 from hypertier.errors import HypertierError, ManifestError
 from hypertier.exporter.metrics import SERIES
 from hypertier.spec.deployment import Deployment
+from hypertier.spec.lint import refuse_errors
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.create_only import refuse_replacements
 from hypertier_cdk.review.bill import within_budget
 from hypertier_cdk.review.page import to_text, write_review
+from infra.stacks import chosen_file
 
 
 @contextmanager
@@ -27,6 +29,16 @@ def plain_errors() -> Iterator[None]:
     except HypertierError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def refuse_what_lint_refuses(app: cdk.App) -> None:
+    """Hold the chosen files to every rule of `hypertier lint`, and print what it warns of.
+
+    Raises:
+        ManifestError: the first error, with its file and line, and how many more there are.
+    """
+    for warning in refuse_errors(chosen_file(app)):
+        print(f"warning: {warning.file}:{warning.line}: {warning.message} [{warning.rule}]", file=sys.stderr)
 
 
 def refuse_what_would_be_replaced(app: cdk.App) -> None:

@@ -27,13 +27,18 @@ def new_app(context: Mapping[str, Any] | None = None) -> cdk.App:
     return cdk.App(context=context)
 
 
+def chosen_file(app: cdk.App) -> str:
+    """The deployment file that `-c deployment=FILE` names, or the reference."""
+    return str(app.node.try_get_context("deployment") or REFERENCE)
+
+
 def chosen_deployment(app: cdk.App) -> Deployment:
-    """The deployment file that `-c deployment=FILE` names, or the reference.
+    """What the chosen file says.
 
     Raises:
         ManifestError, ConfigError: the file, or one that it names, cannot work.
     """
-    return load_deployment(str(app.node.try_get_context("deployment") or REFERENCE))
+    return load_deployment(chosen_file(app))
 
 
 def add_stacks(app: cdk.App, deployment: Deployment) -> None:

@@ -12,8 +12,13 @@ from fakes_stacks import FLAGS
 
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec.deployment import Deployment
-from infra.messages import plain_errors, print_review, refuse_what_would_be_replaced
-from infra.stacks import add_stacks, chosen_deployment, new_app
+from infra.messages import (
+    plain_errors,
+    print_review,
+    refuse_what_lint_refuses,
+    refuse_what_would_be_replaced,
+)
+from infra.stacks import REFERENCE, add_stacks, chosen_deployment, new_app
 
 
 def write(folder: Path, **changes: str) -> Path:
@@ -46,6 +51,34 @@ def test_a_mistake_is_one_line_on_standard_error_and_status_1(
     assert printed.err.startswith("error: ")
     assert said in printed.err
     assert printed.out == ""
+
+
+def copy_of_the_reference(folder: Path, **changes: str) -> Path:
+    """The reference deployment's files with texts replaced; returns the deployment file."""
+    for file in REFERENCE.parent.glob("*.yaml"):
+        text = file.read_text()
+        for right, wrong in changes.items():
+            text = text.replace(f"{right}:", f"{wrong}:")
+        (folder / file.name).write_text(text)
+    return folder / REFERENCE.name
+
+
+def test_what_lint_refuses_synth_refuses(tmp_path: Path) -> None:
+    file = copy_of_the_reference(tmp_path, routingStrategy="routing_strategy")
+
+    with pytest.raises(ManifestError, match=r"llama-70b\.yaml:\d+: .*routing_strategy.*\["):
+        refuse_what_lint_refuses(new_app({"deployment": str(file)}))
+
+
+def test_what_lint_warns_of_synth_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = copy_of_the_reference(tmp_path)
+    file.write_text(file.read_text().replace("selfhosted", "operator", 1))
+
+    refuse_what_lint_refuses(new_app({"deployment": str(file)}))
+
+    said = capsys.readouterr().err
+    assert "warning: " in said
+    assert "[no-room-to-roll]" in said
 
 
 def test_a_fault_of_ours_is_not_hidden() -> None:
