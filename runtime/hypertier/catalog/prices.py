@@ -13,9 +13,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hypertier.errors import ConfigError, ManifestError
+from hypertier.spec.source import read_documents, read_text
 
 HOURS_PER_MONTH = 730
 
@@ -82,15 +81,10 @@ def load_prices(path: Path | str, region: str) -> PriceTable:
         ManifestError: the file cannot be read, or is no mapping.
         ConfigError: an entry that is no price; names it.
     """
-    try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ManifestError(str(path), 1, f"cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ManifestError(str(path), 1, f"is not YAML: {error}") from error
-    if not isinstance(document, dict):
+    documents = read_documents(read_text(str(path)), str(path))
+    if len(documents) != 1 or not isinstance(documents[0].data, dict):
         raise ManifestError(str(path), 1, "holds no mapping; expected item: {usdPerHour, source, date}")
-    return {(str(item), region): _price(str(item), entry) for item, entry in document.items()}
+    return {(item, region): _price(item, entry) for item, entry in documents[0].data.items()}
 
 
 def _price(item: str, entry: Any) -> Price:

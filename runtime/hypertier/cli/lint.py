@@ -73,15 +73,25 @@ def command(
 
 
 def write_mended(result: Report) -> bool:
-    """Write every file that can be mended, with the line ends it had; whether there was one."""
+    """Write every file that can be mended, with the line ends it had; whether there was one.
+
+    Raises:
+        ConfigError: a file cannot be written.
+    """
+    from hypertier.errors import ConfigError
     from hypertier.spec.fix import mended
 
     changes = mended(result)
     for change in changes:
-        with open(change.file, "rb") as file:
-            is_windows = b"\r\n" in file.read()
-        with open(change.file, "w", encoding="utf-8", newline="\r\n" if is_windows else "\n") as file:
-            file.write(change.after)
+        try:
+            with open(change.file, "rb") as file:
+                is_windows = b"\r\n" in file.read()
+            with open(change.file, "w", encoding="utf-8", newline="\r\n" if is_windows else "\n") as file:
+                file.write(change.after)
+        except OSError as error:
+            raise ConfigError(
+                "--fix", change.file, f"files that can be written ({error.strerror})"
+            ) from error
     return bool(changes)
 
 

@@ -40,6 +40,9 @@ def test_own_prices_are_read_for_the_region(tmp_path: Path) -> None:
             '{usdPerHour: 1, source: a, date: "May"}', "prices.ml.g5.xlarge.date", id="no real date"
         ),
         pytest.param(
+            "{usdPerHour: 1, source: a, date: 2026-13-45}", "prices.ml.g5.xlarge.date", id="no day of a year"
+        ),
+        pytest.param(
             "{usdPerHour: .nan, source: a, date: 2026-11-30}", "prices.ml.g5.xlarge", id="not a number"
         ),
     ],
@@ -56,7 +59,14 @@ def test_what_is_no_price_is_refused_by_name(entry: str, setting: str, tmp_path:
 
 @pytest.mark.parametrize(
     "text",
-    [pytest.param("[1]", id="a list"), pytest.param("{", id="no YAML"), pytest.param(None, id="no file")],
+    [
+        pytest.param("[1]", id="a list"),
+        pytest.param("{", id="no YAML"),
+        pytest.param(None, id="no file"),
+        pytest.param("[" * 20_000, id="too deep"),
+        pytest.param("? [a]\n: 1\n", id="a key that is no text"),
+        pytest.param("", id="empty"),
+    ],
 )
 def test_what_is_no_table_is_refused(text: str | None, tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from click.testing import CliRunner, Result
 from fakes_manifests import changed, deployment, endpoint, jumpstart
 
 from hypertier.cli.lint import command, lint_language
-from hypertier.errors import ManifestError
+from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec.deployment import load_deployment
 
 ROOT = Path(__file__).parents[3]
@@ -229,6 +231,21 @@ def test_fix_writes_the_file_and_counts_what_is_left(tmp_path: Path) -> None:
     assert yaml.safe_load(Path(file).read_text(encoding="utf-8"))["spec"]["instanceType"] == "ml.g5.12xlarge"
     assert {finding["rule"] for finding in json.loads(result.output)} == {"placeholder", "out-of-bounds"}
     assert result.exit_code == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux seals a file against its owner too")
+def test_a_file_that_cannot_be_written_is_named() -> None:
+    descriptor = os.memfd_create("a.yaml", os.MFD_ALLOW_SEALING)
+    manifest = changed(endpoint(), {"spec.instanceType": "g5.12xlarge"})
+    os.write(descriptor, yaml.safe_dump(manifest).encode())
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE)
+    file = f"/proc/self/fd/{descriptor}"
+
+    result = run(file, "--fix")
+    os.close(descriptor)
+
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith(f"--fix is '{file}'; expected files that can be written")
 
 
 def test_fix_keeps_windows_line_ends(tmp_path: Path) -> None:
