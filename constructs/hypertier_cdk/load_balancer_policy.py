@@ -1,10 +1,11 @@
 """What the load balancer controller of HyperPod's inference operator may do. Plain data.
 
-The actions are those of the controller's own policy for v2.13, without what an internal load balancer with a
-certificate of ACM never uses (Cognito, WAF Classic, Outposts). What it changes it must have made itself: it
-tags all that it makes with the cluster's name, and each change asks for that tag.
+No statement gives more than the controller's own policy for v2.13, which aws-cdk-lib carries a copy of. Left
+out is what an internal load balancer with a certificate of ACM never uses (Cognito, server certificates of
+IAM, changes of WAF and Shield, Outposts, address pools). The controller tags all that it makes with the
+cluster's name; each change of a load balancer, target group or security group asks for that tag, and none may
+set or take it.
 https://github.com/kubernetes-sigs/aws-load-balancer-controller/blob/v2.13.0/docs/install/iam_policy.json
-(read 2026-12-01)
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Any
 
 CLUSTER_TAG = "elbv2.k8s.aws/cluster"
 OWN = {"Null": {f"aws:ResourceTag/{CLUSTER_TAG}": "false"}}
+OWN_WITHOUT_ITS_MARK = {
+    "Null": {f"aws:RequestTag/{CLUSTER_TAG}": "true", f"aws:ResourceTag/{CLUSTER_TAG}": "false"}
+}
 TAGGED_AS_OWN = {"Null": {f"aws:RequestTag/{CLUSTER_TAG}": "false"}}
 
 DESCRIBE = (
@@ -49,8 +53,8 @@ DESCRIBE = (
     "wafv2:GetWebACLForResource",
 )
 MAKING = ("CreateLoadBalancer", "CreateTargetGroup")
+TAGGING = ("elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags")
 CHANGE_OWN = (
-    "elasticloadbalancing:AddTags",
     "elasticloadbalancing:DeleteLoadBalancer",
     "elasticloadbalancing:DeleteTargetGroup",
     "elasticloadbalancing:ModifyCapacityReservation",
@@ -58,7 +62,6 @@ CHANGE_OWN = (
     "elasticloadbalancing:ModifyLoadBalancerAttributes",
     "elasticloadbalancing:ModifyTargetGroup",
     "elasticloadbalancing:ModifyTargetGroupAttributes",
-    "elasticloadbalancing:RemoveTags",
     "elasticloadbalancing:SetIpAddressType",
     "elasticloadbalancing:SetSecurityGroups",
     "elasticloadbalancing:SetSubnets",
@@ -82,6 +85,10 @@ def load_balancer_statements(partition: str, region: str, account: str, vpc_arn:
     ec2 = f"arn:{partition}:ec2:{region}:{account}"
     elb = f"arn:{partition}:elasticloadbalancing:{region}:{account}"
     security_groups = f"{ec2}:security-group/*"
+    groups = f"{elb}:targetgroup/*/*"
+    balancers = [f"{elb}:loadbalancer/app/*/*", f"{elb}:loadbalancer/net/*/*"]
+    listeners = [f"{elb}:listener/app/*/*/*", f"{elb}:listener/net/*/*/*"]
+    rules = [f"{elb}:listener-rule/app/*/*/*", f"{elb}:listener-rule/net/*/*/*"]
     return [
         _allow("Describe", DESCRIBE, "*"),
         _allow(
@@ -97,7 +104,7 @@ def load_balancer_statements(partition: str, region: str, account: str, vpc_arn:
             security_groups,
             TAGGED_AS_OWN | {"StringEquals": {"ec2:CreateAction": "CreateSecurityGroup"}},
         ),
-        _allow("TagOwnGroups", ("ec2:CreateTags", "ec2:DeleteTags"), security_groups, OWN),
+        _allow("TagOwnGroups", ("ec2:CreateTags", "ec2:DeleteTags"), security_groups, OWN_WITHOUT_ITS_MARK),
         _allow("DeleteOwnGroups", ("ec2:DeleteSecurityGroup",), security_groups, OWN),
         # The nodes' group too, which the controller did not make: it lets the load balancer reach the pods.
         _allow(
@@ -108,13 +115,13 @@ def load_balancer_statements(partition: str, region: str, account: str, vpc_arn:
         _allow(
             "MakeBalancers",
             tuple(f"elasticloadbalancing:{making}" for making in MAKING),
-            [f"{elb}:loadbalancer/*", f"{elb}:targetgroup/*"],
+            [*balancers, groups],
             TAGGED_AS_OWN,
         ),
         _allow(
             "TagNewBalancers",
             ("elasticloadbalancing:AddTags",),
-            [f"{elb}:loadbalancer/*", f"{elb}:targetgroup/*"],
+            [*balancers, groups],
             TAGGED_AS_OWN
             | {
                 "StringEquals": {
@@ -122,16 +129,14 @@ def load_balancer_statements(partition: str, region: str, account: str, vpc_arn:
                 }
             },
         ),
-        _allow("ChangeOwn", CHANGE_OWN, [f"{elb}:loadbalancer/*", f"{elb}:targetgroup/*"], OWN),
-        _allow(
-            "ChangeListeners",
-            (*RULES_OF_LISTENERS, "elasticloadbalancing:AddTags", "elasticloadbalancing:RemoveTags"),
-            [f"{elb}:loadbalancer/*", f"{elb}:listener/*", f"{elb}:listener-rule/*"],
-        ),
+        _allow("ChangeOwn", CHANGE_OWN, [*balancers, *listeners, groups], OWN),
+        _allow("TagOwn", TAGGING, [*balancers, groups], OWN_WITHOUT_ITS_MARK),
+        _allow("ChangeListeners", RULES_OF_LISTENERS, [*balancers, *listeners, *rules]),
+        _allow("TagListeners", TAGGING, [*listeners, *rules]),
         _allow(
             "Register",
             ("elasticloadbalancing:DeregisterTargets", "elasticloadbalancing:RegisterTargets"),
-            f"{elb}:targetgroup/*/*",
+            groups,
         ),
     ]
 
