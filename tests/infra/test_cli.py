@@ -105,6 +105,11 @@ def test_a_mistake_that_a_construct_finds_ends_in_one_sentence(tmp_path: Path) -
     done = synth(tmp_path, "-c", f"deployment={file}")
 
     assert done.returncode == 1
-    error, end = done.stderr.strip().splitlines()
-    assert error.startswith("error: cluster.kubernetesVersion is '1.20'; expected one that HyperPod supports")
-    assert "Subprocess exited with error 1" in end
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert errors[0].startswith(
+        "error: cluster.kubernetesVersion is '1.20'; expected one that HyperPod supports"
+    )
+    assert "Subprocess exited with error 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert 'File "' not in done.stderr
