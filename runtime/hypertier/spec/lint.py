@@ -28,6 +28,7 @@ from hypertier.spec.source import read_text
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Document, View, dotted
 
+DEPLOYMENT_GROUP = DEPLOYMENT_VERSION.partition("/")[0]
 SUFFIXES = (".yaml", ".yml", ".json")
 UNREADABLE = "unreadable"
 NOT_A_MANIFEST = "not-a-manifest"
@@ -186,7 +187,8 @@ def kind_of(data: Any) -> str | None:
         return None
     kind, version = data.get("kind"), data.get("apiVersion")
     if kind == DEPLOYMENT:
-        return DEPLOYMENT if str(version).startswith(DEPLOYMENT_VERSION.partition("/")[0]) else None
+        is_ours = str(version).startswith(DEPLOYMENT_GROUP) or ("endpoints" in data and "spec" not in data)
+        return DEPLOYMENT if is_ours else None
     if kind in (*MODELS, GATEWAY):
         return str(kind)
     if kind is None and "ClusterName" in data:
@@ -199,6 +201,8 @@ def kind_of(data: Any) -> str | None:
 def _kind_meant(data: dict[str, Any]) -> str | None:
     """The kind of ours that a misspelled one stands for, or None for a kind of somebody else."""
     kind, version = str(data.get("kind")), str(data.get("apiVersion"))
+    if version.startswith(DEPLOYMENT_GROUP):
+        return DEPLOYMENT
     if API_GROUP in version or re.match(r"inference\.sagemaker", version):
         return nearest(kind, MODELS)
     meant = nearest(kind, MODELS)

@@ -183,6 +183,30 @@ def test_a_misspelled_kind_is_no_other_kind(tmp_path: Path) -> None:
     assert "InferenceEndpointConfig" in result.output
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"apiVersion": "hypertier.dev/v2"}, 'apiVersion is "hypertier.dev/v2"; expected hypertier.dev/v1'),
+        ({"apiVersion": "hypertier/v1"}, 'apiVersion is "hypertier/v1"; expected hypertier.dev/v1'),
+        ({"apiVersion": None}, "apiVersion is not set; expected hypertier.dev/v1"),
+        ({"apiVersion": ["a"]}, 'apiVersion is ["a"]; expected hypertier.dev/v1'),
+        ({"kind": "Deploymnet"}, "kind is 'Deploymnet'; expected Deployment"),
+        ({"kind": "Whatever"}, "kind is 'Whatever'; expected Deployment"),
+        ({"kind": 7}, "kind is 7; expected Deployment"),
+    ],
+    ids=["version", "group", "none", "list", "misspelled", "another", "number"],
+)
+def test_a_deployment_file_that_load_would_not_know_is_an_error(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    written(tmp_path, "endpoint.yaml", endpoint())
+
+    result = run(written(tmp_path, "deployment.yaml", {**deployment(), **changes}))
+
+    assert result.exit_code == 1
+    assert message in result.output
+
+
 def test_a_deployment_of_kubernetes_is_not_ours(tmp_path: Path) -> None:
     foreign = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": {}}
 

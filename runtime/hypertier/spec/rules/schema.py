@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hypertier.spec.deployment import API_VERSION
+from hypertier.spec.endpoint import API_GROUP
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import (
     CLUSTER,
@@ -157,16 +159,19 @@ def out_of_bounds(subject: Subject) -> Iterator[Hit]:
 @rule(
     "kind-or-version",
     "error",
-    kinds=MODELS,
+    kinds=TYPED,
     source=sources.CRD,
     en="apiVersion is {got}; expected {expected}, the version that {kind} is served in",
     ko="apiVersion 값이 {got}입니다. {kind}은(는) {expected} 버전으로 제공됩니다",
 )
 def kind_or_version(subject: Subject) -> Iterator[Hit]:
-    group = "inference.sagemaker.aws.amazon.com"
     version = subject.manifest.get("apiVersion")
-    if version not in (f"{group}/v1", f"{group}/v1alpha1"):
-        yield fixed(("apiVersion",), f"{group}/v1", kind=subject.kind, expected=f"{group}/v1")
+    if subject.kind == DEPLOYMENT:
+        versions: tuple[str, ...] = (API_VERSION,)
+    else:
+        versions = (f"{API_GROUP}/v1", f"{API_GROUP}/v1alpha1")
+    if version not in versions:
+        yield fixed(("apiVersion",), versions[0], kind=subject.kind, expected=versions[0])
 
 
 @rule(
