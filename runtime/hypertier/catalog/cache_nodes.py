@@ -2,9 +2,7 @@
 
 Memory is the node's `maxmemory` before the reserved share, bandwidth its baseline: what it sustains, not its
 bursts.
-Memory: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ParameterGroups.Engine.html
-Bandwidth: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheNodes.SupportedTypes.html
-Both read 2026-12-01.
+https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheNodes.SupportedTypes.html (read 2026-12-01)
 """
 
 from __future__ import annotations
