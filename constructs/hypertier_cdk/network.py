@@ -10,11 +10,12 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from hypertier.catalog.zones import zones_beside
+from hypertier.catalog.zones import ZONE_ID, zones_beside
 from hypertier.errors import ConfigError
 from hypertier_cdk.vpc_endpoints import images_of, is_reachable_image, services_for
 
 MIN_ZONES = 2  # EKS puts its control plane into two zones at least
+MAX_ZONES = 6  # no Region of AWS has more
 PRIVATE_CIDR_MASK = 18
 # https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (read 2026-12-01)
 ADDRESSES_AWS_KEEPS = 5
@@ -46,8 +47,17 @@ class Network(Construct):
         existing: ec2.IVpc | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        if max_azs < MIN_ZONES:
-            raise ConfigError("max_azs", max_azs, f"{MIN_ZONES} or more: EKS needs two zones")
+        if not MIN_ZONES <= max_azs <= MAX_ZONES:
+            raise ConfigError(
+                "max_azs",
+                max_azs,
+                f"{MIN_ZONES} to {MAX_ZONES}: EKS needs two zones, and no Region has more than six",
+            )
+        for zone_id in availability_zone_ids:
+            if not ZONE_ID.fullmatch(zone_id):
+                raise ConfigError(
+                    "availability_zone_ids", list(availability_zone_ids), "ids of zones, such as usw2-az2"
+                )
         zone_ids = tuple(dict.fromkeys(availability_zone_ids))
         self.closed = closed
         self._is_new = existing is None

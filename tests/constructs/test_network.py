@@ -57,6 +57,8 @@ def test_missing_zones_are_filled_up_from_the_region(
         pytest.param(["usw2-az1", "use1-az1"], 3, "availability_zone_ids", id="two Regions"),
         pytest.param(["xyz9-az1"], 3, "availability_zone_ids", id="one zone of an unknown Region"),
         pytest.param([], 1, "max_azs", id="one zone"),
+        pytest.param([], 10**30, "max_azs", id="more zones than there are"),
+        pytest.param(["us-west-2a", "us-west-2b"], 3, "availability_zone_ids", id="names of zones"),
     ],
 )
 def test_zones_that_eks_cannot_use_are_refused(zone_ids: list[str], max_azs: int, setting: str) -> None:

@@ -11,6 +11,8 @@ import re
 
 REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,12}){1,2}-[0-9]")
 
+ZONE_ID = re.compile(r"[a-z]{2,6}[0-9](-[a-z0-9]+)?-az[0-9]{1,2}")
+
 _NUMBERS_BY_PREFIX = {
     "apne1": (1, 2, 4),
     "apne2": (1, 2, 3, 4),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hypertier.catalog.zones import REGION, zones_of
+from hypertier.catalog.zones import REGION, ZONE_ID, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
@@ -117,7 +117,7 @@ class InstanceGroup:
                 "a SageMaker instance type, which starts with 'ml.', such as ml.p5.48xlarge",
             )
         zone, plan = self.availability_zone_id, self.training_plan_arn
-        if zone is not None and not re.fullmatch(r"[a-z]{2,6}[0-9](-[a-z0-9]+)?-az[0-9]{1,2}", zone):
+        if zone is not None and not ZONE_ID.fullmatch(zone):
             raise ConfigError(
                 f"instanceGroups.{self.name}.availabilityZoneId",
                 zone,
