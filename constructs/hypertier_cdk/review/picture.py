@@ -95,7 +95,7 @@ def _boxes(assembly: Assembly) -> Iterator[Box]:
             f"{entry['metadata']['name']}: {_replicas(entry['spec'].get('replicas'))}"
             for entry in (*engines, *endpoints)
         )
-        yield Box("engines", 640, 200, "vLLM, with L1 in host memory", lines[:3])
+        yield Box("engines", 640, 200, "vLLM, L1 in host memory", lines[:3])
     if endpoints:
         yield Box("operator", 320, 200, "HyperPod operator", ("router, load balancer",))
     clusters = assembly.of_type("AWS::SageMaker::Cluster")
@@ -143,17 +143,18 @@ def _zone(zone: Zone) -> str:
 
 def _box(box: Box) -> str:
     lines = "".join(
-        f'<text class="s" x="{box.x + 12}" y="{box.y + 42 + 15 * index}">{escape(_cut(line))}</text>'
+        f'<text class="s" x="{box.x + 12}" y="{box.y + 42 + 15 * index}">{escape(_cut(line, 34))}</text>'
         for index, line in enumerate(box.lines)
     )
     return (
         f'<rect class="b" x="{box.x}" y="{box.y}" width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}" rx="6"/>'
-        f'<text class="t" x="{box.x + 12}" y="{box.y + 23}">{escape(_cut(box.title))}</text>{lines}'
+        f'<text class="t" x="{box.x + 12}" y="{box.y + 23}">{escape(_cut(box.title, 24))}</text>{lines}'
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= 34 else text[:33] + "…"
+def _cut(text: str, num_characters: int) -> str:
+    """As much as a box is wide: 34 small characters, 24 of its title."""
+    return text if len(text) <= num_characters else text[: num_characters - 1] + "…"
 
 
 def _arrow(start: Box, end: Box, label: str) -> str:

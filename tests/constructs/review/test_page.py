@@ -83,7 +83,7 @@ def test_the_picture_draws_what_is_there_and_nothing_else(review: Review) -> Non
     picture = ElementTree.fromstring(review.picture)
 
     titles = {node.text for node in picture.iter(f"{SVG}text") if node.get("class") == "t"}
-    assert titles == {"Client", "Router", "vLLM, with L1 in host memory", "HyperPod nodes"}
+    assert titles == {"Client", "Router", "vLLM, L1 in host memory", "HyperPod nodes"}
 
 
 def test_no_two_boxes_of_the_picture_lie_over_each_other() -> None:
