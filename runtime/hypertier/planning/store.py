@@ -16,10 +16,11 @@ from hypertier.catalog.cache_nodes import CACHE_NODE_TYPES, CacheNodeType
 from hypertier.errors import ConfigError
 from hypertier.spec.quantities import format_bytes
 
-# Without snapshots a node needs room for replication buffers alone. ElastiCache reserves 25 % by default.
+# ElastiCache's default, and its advice for most cases: a copy that joins is filled while writes go on.
 # https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/redis-memory-management.html (read 2026-12-01)
-RESERVED_MEMORY_PERCENT = 10
-# Nodes per cluster, by default. https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/quota-limits.html
+RESERVED_MEMORY_PERCENT = 25
+# Nodes per cluster, by default. https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/Shards.html
+# (read 2026-12-01)
 MAX_NODES = 90
 WORTH_FEWER_SHARDS_RATIO = 1.1
 

@@ -18,7 +18,7 @@ LARGEST = CACHE_NODE_TYPES["cache.r7g.16xlarge"]
 @pytest.mark.parametrize(
     ("bandwidth", "size", "node_type", "num_shards"),
     [
-        pytest.param(8 * GB, 2048 * GIB, "cache.r7g.16xlarge", 6, id="much to hold: the size decides"),
+        pytest.param(8 * GB, 2048 * GIB, "cache.r7g.16xlarge", 7, id="much to hold: the size decides"),
         pytest.param(10 * GB, 10 * GIB, "cache.r7g.4xlarge", 11, id="much to deliver: the bandwidth decides"),
         pytest.param(100 * 10**6, GIB, "cache.r7g.large", 1, id="little: the smallest node"),
     ],
