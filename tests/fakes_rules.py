@@ -721,6 +721,27 @@ CASES = [
         {f"{WORKER}command": ["sh", "-c"], f"{WORKER}args": ["exec vllm serve $MODEL_PATH"]},
         name="not-a-shell",
     ),
+    *(
+        Case(
+            "argument-form",
+            {f"{WORKER}args": ["/opt/ml/model", name, bad]},
+            "spec.worker.args[2]",
+            {f"{WORKER}args": ["/opt/ml/model", name, good]},
+            name=f"{name.strip('-')}-{bad or 'empty'}",
+        )
+        for name, bad, good in (
+            ("--max-model-len", "nonsense", "64K"),
+            ("--max-model-len", "", "25.6k"),
+            ("--max-model-len", "-5", "auto"),
+            ("--max-num-batched-tokens", "8,192", "8192"),
+            ("--tensor-parallel-size", "9" * 30, "4"),
+            ("--tensor-parallel-size", "four", "4"),
+            ("--max-num-seqs", "0", "256"),
+            ("--port", "http", "8000"),
+            ("--gpu-memory-utilization", "95", "0.95"),
+            ("--gpu-memory-utilization", "90%", ".9"),
+        )
+    ),
     Case("refused-later", {"spec.replicas": -1}, "spec.replicas"),
     *(
         Case("refused-later", {where: value}, where, name=f"{where.rpartition('.')[2]}-{number}")
