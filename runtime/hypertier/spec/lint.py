@@ -99,7 +99,11 @@ def lint_files(
     """
     files: dict[FilePath, _File] = {}
     for name in names:
-        for file in _expanded(name):
+        found = _expanded(name)
+        if not found:
+            problem = ManifestError(name, 1, f"holds no file that ends with {', '.join(SUFFIXES)}")
+            files[_identity(name)] = _File(name, findings=[_unreadable(name, problem, language)])
+        for file in found:
             key = _identity(file)
             if key not in files:
                 files[key] = _read(file, file == name, language)

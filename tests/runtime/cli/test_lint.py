@@ -165,6 +165,15 @@ def test_a_folder_brings_every_manifest_below_and_passes_over_the_rest(tmp_path:
     assert [finding["rule"] for finding in findings] == ["instance-type-prefix"]
 
 
+def test_a_folder_without_a_manifest_exits_2(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+
+    result = run(str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "holds no file that ends with .yaml, .yml, .json" in result.output
+
+
 def test_every_document_of_a_file_is_checked_with_its_own_lines(tmp_path: Path) -> None:
     broken = changed(endpoint(), {"spec.instanceType": "g5.12xlarge"})
     file = written(tmp_path, "a.yaml", endpoint(), broken)
