@@ -83,6 +83,7 @@ GPU_GROUP = "instanceGroups[1]"
         pytest.param("name", "5a", "name", id="name-that-begins-with-a-digit"),
         pytest.param("name", "A", "name", id="name-in-capitals"),
         pytest.param("region", "nonsense", "region", id="region"),
+        pytest.param("region", "", "region", id="region-without-a-name"),
         pytest.param("region", "us-west-2 ", "region", id="region-and-a-space"),
         pytest.param("operator.version", "latest", "operator.version", id="operator"),
         pytest.param("cluster.kubernetesVersion", "latest", "cluster.kubernetesVersion", id="kubernetes"),

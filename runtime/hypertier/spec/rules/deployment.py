@@ -89,7 +89,8 @@ def setting(subject: Subject) -> Iterator[Hit]:
             codec.decode(cls, data, "", [])
         except ConfigError as error:
             yield hit((*where, error.setting.rpartition(".")[2]), expected=error.expected)
-    region = subject.manifest.text("region") or DEFAULT_REGION
+    region = subject.manifest.text("region")
+    region = DEFAULT_REGION if region is None else region
     try:
         check_region(region)
     except ConfigError as error:
