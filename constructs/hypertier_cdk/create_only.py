@@ -13,8 +13,9 @@ from typing import Any
 
 from hypertier.errors import ConfigError, ManifestError
 
-# The create-only properties of the resources' schemas, and what to do instead. `*` is any entry.
-# https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/ (read 2026-12-01)
+# The create-only properties that the resources' schemas in CloudFormation's registry name, as far as our
+# templates set them, and what to do instead; a group's zone too, which HyperPod refuses to change. `*` is any
+# entry.
 _NEW_CLUSTER = "make a second cluster beside this one, with an EKS cluster of its own, and move over"
 _NEW_STORE = "make a second store beside this one and move the endpoints: a cache fills up again"
 CREATE_ONLY: dict[str, dict[str, str]] = {
@@ -25,6 +26,8 @@ CREATE_ONLY: dict[str, dict[str, str]] = {
         "InstanceGroups/*/OverrideVpcConfig": "add a group of another name there, then remove this one",
     },
     "AWS::EKS::Cluster": {
+        "AccessConfig/BootstrapClusterCreatorAdminPermissions": _NEW_CLUSTER,
+        "EncryptionConfig": _NEW_CLUSTER,
         "Name": _NEW_CLUSTER,
         "RoleArn": _NEW_CLUSTER,
         "BootstrapSelfManagedAddons": _NEW_CLUSTER,

@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes_templates import resources
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
+from fakes_templates import REGION, resources
 
 from hypertier.errors import ConfigError, ManifestError
-from hypertier_cdk.create_only import refuse_replacements, replacements
+from hypertier_cdk.create_only import CREATE_ONLY, refuse_replacements, replacements
+
+REFUSED_BY_HYPERPOD = "InstanceGroups/*/OverrideVpcConfig"
+FOLLOWS_THE_VPC = "VpcId"
 
 
 def changed(template: dict[str, Any], kind: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -25,6 +29,48 @@ def changed(template: dict[str, Any], kind: str, change: Callable[[dict[str, Any
 
 def settings(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [problem.setting for problem in replacements(before, after)]
+
+
+def create_only(kind: str) -> set[str]:
+    """What the schema of a resource type names as create-only."""
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, kind).schema
+    return {pointer.removeprefix("/properties/") for pointer in schema["createOnlyProperties"]}
+
+
+def is_set(properties: Any, path: str) -> bool:
+    for key in path.split("/"):
+        if not isinstance(properties, dict) or key not in properties:
+            return False
+        properties = properties[key]
+    return True
+
+
+def covers(listed: str, path: str) -> bool:
+    return path == listed or path.startswith(f"{listed}/")
+
+
+@pytest.mark.parametrize("kind", CREATE_ONLY)
+def test_what_is_listed_is_create_only_by_the_schema_of_cloudformation(kind: str) -> None:
+    by_schema = create_only(kind)
+
+    unknown = [listed for listed in CREATE_ONLY[kind] if not any(covers(listed, path) for path in by_schema)]
+
+    assert unknown == ([REFUSED_BY_HYPERPOD] if kind == "AWS::SageMaker::Cluster" else [])
+
+
+@pytest.mark.parametrize("kind", CREATE_ONLY)
+def test_what_is_create_only_by_the_schema_and_set_by_us_is_listed(reference: Any, kind: str) -> None:
+    found = resources(reference.template, kind).values()
+
+    forgotten = {
+        path
+        for path in create_only(kind) - {FOLLOWS_THE_VPC}
+        if any(is_set(resource["Properties"], path) for resource in found)
+        and not any(covers(listed, path) for listed in CREATE_ONLY[kind])
+    }
+
+    assert found
+    assert not forgotten
 
 
 @pytest.mark.parametrize(
