@@ -8,6 +8,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── LabError                   a process of the lab did not do its work
 ├── ScrapeError                a replica's /metrics could not be read; the exporter counts it
 ├── PublishError               CloudWatch did not take the data; the exporter counts it
+├── PeerError                  a router beside this one said what can't be; ends the connection, counted
 └── TierError                  L2 did not answer as it should; becomes a miss in `tier.tier`
     ├── TierUnavailableError   no connection, a time-out, or a refusal
     │   └── TierPartError      one server of a cluster does not answer; the others may
@@ -79,6 +80,30 @@ class ScrapeError(HypertierError):
 
 class PublishError(HypertierError):
     """CloudWatch did not take the data points: says how many, and why."""
+
+
+class PeerError(HypertierError):
+    """A router beside this one said what can't be. `cause` is the word under which it is counted."""
+
+    def __init__(self, cause: str, problem: str) -> None:
+        super().__init__(problem)
+        self.cause = cause
+
+
+class KvEventError(HypertierError):
+    """An engine's KV events can't be read. `cause` is the word under which it is counted."""
+
+    def __init__(self, cause: str, problem: str) -> None:
+        super().__init__(problem)
+        self.cause = cause
+
+
+class TokenizeError(HypertierError):
+    """A prompt's tokens can't be had. `cause` is the word under which it is counted."""
+
+    def __init__(self, cause: str, problem: str) -> None:
+        super().__init__(problem)
+        self.cause = cause
 
 
 class TierError(HypertierError):
