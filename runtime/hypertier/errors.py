@@ -9,6 +9,8 @@ HypertierError                 anything below; the command line prints it and ex
 ├── ScrapeError                a replica's /metrics could not be read; the exporter counts it
 ├── PublishError               CloudWatch did not take the data; the exporter counts it
 ├── PeerError                  a router beside this one said what can't be; ends the connection, counted
+├── KvEventError               an engine's KV events can't be read; the replica is forgotten and heard anew
+├── TokenizeError              a prompt's tokens can't be had; counted, and what was sent where decides
 └── TierError                  L2 did not answer as it should; becomes a miss in `tier.tier`
     ├── TierUnavailableError   no connection, a time-out, or a refusal
     │   └── TierPartError      one server of a cluster does not answer; the others may
