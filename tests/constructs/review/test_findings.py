@@ -281,7 +281,27 @@ def test_a_quota_adds_up_the_groups_of_one_type() -> None:
     quotas = quotas_of(one("AWS::SageMaker::Cluster", InstanceGroups=groups))
 
     assert {quota.name: quota.needed for quota in quotas} == {
+        "Maximum number instances allowed per SageMaker HyperPod cluster": 11,
+        "Total number of instances allowed across SageMaker HyperPod clusters": 11,
         "ml.m5.4xlarge for cluster usage": 3,
         "ml.p5.48xlarge for cluster usage": 8,
-        "instances of one HyperPod cluster": 11,
+    }
+
+
+def test_spot_nodes_have_quotas_of_their_own_for_every_type_that_they_may_be_of() -> None:
+    group = {
+        "InstanceGroupName": "a",
+        "InstanceRequirements": {"InstanceTypes": ["ml.p5.48xlarge", "ml.p5e.48xlarge"]},
+        "InstanceCount": 2,
+        "CapacityRequirements": {"Spot": {}},
+    }
+
+    quotas = quotas_of(one("AWS::SageMaker::Cluster", InstanceGroups=[group]))
+
+    assert {quota.name: quota.needed for quota in quotas} == {
+        "Maximum number instances allowed per SageMaker HyperPod cluster": 2,
+        "Total number of Spot instances allowed across SageMaker HyperPod clusters": 2,
+        "Total number of instances allowed across SageMaker HyperPod clusters": 2,
+        "ml.p5.48xlarge for cluster spot instance usage": 2,
+        "ml.p5e.48xlarge for cluster spot instance usage": 2,
     }
