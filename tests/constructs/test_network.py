@@ -156,6 +156,13 @@ def test_a_closed_network_reaches_what_a_need_calls(need: str) -> None:
     assert interface_endpoints(template) == sorted(SERVICES_BY_NEED[need])
 
 
+def test_every_service_has_an_endpoint_of_that_name() -> None:
+    kind = ec2.InterfaceVpcEndpointAwsService
+    known = {getattr(kind, name).short_name for name in dir(kind) if name.isupper()}
+
+    assert set(services_for(SERVICES_BY_NEED)) <= known
+
+
 def test_what_two_needs_call_is_made_once() -> None:
     def build(stack: cdk.Stack) -> None:
         network = closed_network(stack, "nodes", "manifests")
