@@ -18,9 +18,8 @@ from hypertier.errors import ConfigError
 from hypertier.spec import deployment
 
 GPU_TAINT = "nvidia.com/gpu"
-# The shapes of AWS::SageMaker::Cluster.
+# The shapes of AWS::SageMaker::Cluster, by its schema in CloudFormation's registry (cfn-lint 1.58 carries it).
 # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-sagemaker-cluster.html
-# (read 2026-12-01)
 MAX_COUNT = 6758
 MAX_INSTANCE_TYPES = 20
 MAX_LABELS = 50

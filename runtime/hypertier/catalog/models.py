@@ -1,6 +1,6 @@
 """Shapes of models: what decides their weights, their KV cache and the work of a prefill.
 
-Source: each model's `config.json` on Hugging Face, read 2026-12-01; parameter counts from its model card.
+Source: each model's published `config.json`; parameter counts from its model card.
 """
 
 from __future__ import annotations

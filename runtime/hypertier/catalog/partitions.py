@@ -1,7 +1,7 @@
 """MIG profiles by instance type.
 
 Source: PyPI `sagemaker-hyperpod` 3.12.0 `cli/inference/constant.py` (p5) and
-https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html; read 2026-12-01.
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html.
 """
 
 from __future__ import annotations
