@@ -18,7 +18,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec import deployment
 
 GPU_TAINT = "nvidia.com/gpu"
-# The shapes of AWS::SageMaker::Cluster, by its schema in CloudFormation's registry (cfn-lint 1.58 carries it).
+# The shapes of AWS::SageMaker::Cluster, by its schema in CloudFormation's registry, as cfn-lint 1.58 has it.
 # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-sagemaker-cluster.html
 MAX_COUNT = 6758
 MAX_INSTANCE_TYPES = 20

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypertier.errors import ConfigError
 
-# What each part calls. Interface endpoints; S3 is a gateway, free of charge, and every network has it. A node's
-# are those that AWS's Terraform modules for HyperPod make (https://github.com/awslabs/awsome-distributed-ai),
+# What each part calls. Interface endpoints; S3 is a gateway, free of charge, and every network has it. Nodes
+# have those that AWS's Terraform modules for HyperPod make (https://github.com/awslabs/awsome-distributed-ai),
 # with EKS and SageMaker, which a closed node must reach too; the rest follow from the calls.
 # https://docs.aws.amazon.com/eks/latest/userguide/private-clusters.html
 SERVICES_BY_NEED: dict[str, tuple[str, ...]] = {

@@ -1,8 +1,8 @@
 """SageMaker instance types that HyperPod runs, and what one node has.
 
 Sources: EC2's DescribeInstanceTypes (vCPUs, memory, addresses, GPUs, EFA) as moto 5.2 recorded it, restricted
-to the names that SageMaker's CreateCluster takes in botocore 1.44; peak rates from NVIDIA's data sheets, dense
-bfloat16 without sparsity (https://www.nvidia.com/en-us/data-center/).
+to the names that SageMaker's CreateCluster takes in botocore 1.44; peak rates from NVIDIA's data sheets,
+dense bfloat16 without sparsity (https://www.nvidia.com/en-us/data-center/).
 """
 
 from __future__ import annotations
