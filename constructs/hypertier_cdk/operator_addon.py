@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -29,6 +30,10 @@ ADDON_VERSIONS = {
     "3.6": "v2.0.0-eksbuild.2",
     "3.7": "v2.1.0-eksbuild.1",
 }
+# Releases that bring AWS's inference gateway; whether it is on by default differs, so it is always said.
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-inference-gateway.html
+# (read 2026-12-01)
+WITH_GATEWAY = ("3.6", "3.7")
 # Demanded by AWS's managed policy, which names roles and buckets by their beginnings.
 ROLE_PREFIX = "SageMakerHyperPodInference"
 BUCKET_PREFIX = "hyperpod-tls"
@@ -58,7 +63,8 @@ class InferenceOperator(Construct):
 
     It comes after the first nodes, since its pods need one, and after everything that it looks for when it
     starts. When a stack is deleted it goes last: an endpoint that outlives its operator can never be deleted.
-    `read_buckets` names the buckets that hold model weights.
+    `read_buckets` names the buckets that hold model weights. `gateway` turns on AWS's inference gateway, for
+    endpoints with `spec.inferenceGateway`.
 
     Attributes:
         ready: what an endpoint depends on.
@@ -76,10 +82,11 @@ class InferenceOperator(Construct):
         read_buckets: Sequence[str] = (),
         gated_models: bool = False,
         custom_domains: bool = False,
+        gateway: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         stack = cdk.Stack.of(self)
-        _check(version, stack.region)
+        _check(version, stack.region, gateway)
         cluster.network.reach("operator")
 
         drivers = [cluster.read_bucket(bucket) for bucket in read_buckets] or [cluster.s3_driver()]
@@ -95,7 +102,7 @@ class InferenceOperator(Construct):
         self.autoscaler_role = self._new_autoscaler_role(cluster)
         self.gated_model_role = self._new_gated_model_role(cluster) if gated_models else None
         roles = [self.role, self.load_balancer_role, self.autoscaler_role]
-        configuration = {
+        configuration: dict[str, Any] = {
             "executionRoleArn": self.role.role_arn,
             "tlsCertificateS3Bucket": self.tls_bucket.bucket_name,
             "hyperpodClusterArn": cluster.cluster_arn,
@@ -113,6 +120,12 @@ class InferenceOperator(Construct):
         if self.gated_model_role is not None:
             configuration["jumpstartGatedModelDownloadRoleArn"] = self.gated_model_role.role_arn
             roles.append(self.gated_model_role)
+        if version in WITH_GATEWAY:
+            configuration["inferenceGateway"] = {"enabled": gateway}
+        if gateway:
+            gateway_role = self._new_gateway_role(cluster)
+            configuration["inferenceGateway"]["serviceAccount"] = {"roleArn": gateway_role.role_arn}
+            roles.append(gateway_role)
         self.resource = new_addon(
             self,
             "Addon",
@@ -218,6 +231,21 @@ class InferenceOperator(Construct):
         )
         return role
 
+    def _new_gateway_role(self, cluster: ClusterBase) -> iam.Role:
+        return service_account_role(
+            self,
+            "GatewayRole",
+            provider=cluster.oidc_provider,
+            namespace=NAMESPACE,
+            service_account="inference-gateway-controller",
+            description="certificates of the HyperPod Inference Gateway",
+            managed_policies=[
+                iam.ManagedPolicy.from_aws_managed_policy_name(
+                    "AmazonSageMakerHyperPodInferenceGatewayAccess"
+                )
+            ],
+        )
+
     def _new_gated_model_role(self, cluster: ClusterBase) -> iam.Role:
         return service_account_role(
             self,
@@ -233,10 +261,14 @@ class InferenceOperator(Construct):
         )
 
 
-def _check(version: str, region: str) -> None:
+def _check(version: str, region: str, gateway: bool) -> None:
     if version not in ADDON_VERSIONS:
         raise ConfigError(
             "operator.version", version, f"a release that is an add-on: {', '.join(ADDON_VERSIONS)}"
+        )
+    if gateway and version not in WITH_GATEWAY:
+        raise ConfigError(
+            "operator.version", version, f"a release with the inference gateway: {', '.join(WITH_GATEWAY)}"
         )
     if not cdk.Token.is_unresolved(region) and region not in REGIONS:
         raise ConfigError(

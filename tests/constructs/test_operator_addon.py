@@ -175,6 +175,36 @@ def test_the_operator_is_told_its_cluster_and_nothing_that_was_not_asked_for() -
     assert addon(template, ADDON)[1]["AddonVersion"] == ADDON_VERSIONS["3.7"]
 
 
+def test_the_gateway_is_off_until_it_is_asked_for_and_unknown_to_older_releases(
+    template: dict[str, Any],
+) -> None:
+    older = synthesize(lambda stack: build(stack, version="3.4"))
+
+    assert configuration(template)["inferenceGateway"] == {"enabled": False}
+    assert "inferenceGateway" not in configuration(older)
+
+
+def test_the_gateway_s_controller_imports_certificates_by_a_role_of_its_own() -> None:
+    template = synthesize(lambda stack: build(stack, gateway=True))
+
+    gateway = configuration(template)["inferenceGateway"]
+    role = role_behind(template, gateway["serviceAccount"]["roleArn"])
+    trusted = role["AssumeRolePolicyDocument"]["Statement"][0]["Condition"]["StringEquals"]
+    account = "system:serviceaccount:hyperpod-inference-system:inference-gateway-controller"
+    assert gateway["enabled"] is True
+    assert account in json.dumps(template["Resources"][trusted["Fn::GetAtt"][0]])
+    assert "AmazonSageMakerHyperPodInferenceGatewayAccess" in json.dumps(role["ManagedPolicyArns"])
+
+
+def test_a_gateway_that_the_release_does_not_bring_is_refused() -> None:
+    stack = cdk.Stack(cdk.App(), "Test", env=cdk.Environment(region=REGION))
+
+    with pytest.raises(ConfigError) as refused:
+        InferenceOperator(stack, "Operator", cluster=cluster_of(stack), version="3.4", gateway=True)
+
+    assert refused.value.setting == "operator.version"
+
+
 def test_load_balancers_that_somebody_else_made_are_left_alone(template: dict[str, Any]) -> None:
     arn = configuration(template)["alb"]["serviceAccount"]["roleArn"].strip("<>")
     (policy,) = [

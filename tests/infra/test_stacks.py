@@ -16,6 +16,7 @@ from fakes_stacks import ROOT, example_folder
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.deployment import Cluster, Deployment, DeploymentFile, InstanceGroup, Scaling
+from hypertier.spec.endpoint import InferenceGateway
 from hypertier_cdk.review.kubernetes import objects_of, of_kind
 from hypertier_cdk.review.templates import Assembly, read_assembly
 from infra.settings import AS_TYPED
@@ -175,6 +176,31 @@ def test_with_the_operator_the_same_manifest_is_aws_s_to_run(reference_deploymen
     assert endpoint["spec"]["replicas"] == 7
     assert "amazon-sagemaker-hyperpod-inference" in addons
     assert assembly.of_type("AWS::ElastiCache::ReplicationGroup") == ()
+
+
+def test_the_operator_s_gateway_is_on_where_an_endpoint_joins_it(reference_deployment: Deployment) -> None:
+    (endpoint,) = reference_deployment.endpoints
+    spec = replace(
+        endpoint.spec, intelligent_routing_spec=None, inference_gateway=InferenceGateway(enabled=True)
+    )
+    app = new_app()
+    deployment = replace(
+        reference_deployment,
+        serving="operator",
+        scaling=Scaling(min=7, max=7),
+        endpoints=(replace(endpoint, spec=spec),),
+    )
+    add_stacks(app, deployment)
+
+    assembly = read_assembly(app.synth().directory)
+
+    values = [
+        json.dumps(addon.get("ConfigurationValues"))
+        for addon in assembly.of_type("AWS::EKS::Addon")
+        if addon.get("AddonName") == "amazon-sagemaker-hyperpod-inference"
+    ]
+    assert len(values) == 1
+    assert '\\"inferenceGateway\\":{\\"enabled\\":true' in values[0]
 
 
 def test_an_endpoint_that_never_grows_has_no_hook(reference_deployment: Deployment) -> None:
