@@ -174,6 +174,7 @@ HOSTILE = {
     "numbers": "apiVersion: x\nkind: JumpStartModel\nspec: {replicas: 0x" + "f" * 60_000 + "}\n",
 }
 # The kernel ends a process that takes more; two seconds beside the half that its start takes at most.
+# VmHWM counts from this program's start; ru_maxrss would count what started it, too.
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (3, 3))
@@ -183,7 +184,8 @@ from hypertier.cli.lint import is_small
 result = lint_text(sys.stdin.buffer.read().decode("utf-8"))
 if is_small(result):
     mended(result)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+status = open("/proc/self/status").read()
+print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
 """
 
 
