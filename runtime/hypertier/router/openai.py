@@ -52,18 +52,27 @@ _MAX_FIELD_TRIES = 8
 _TAIL_BYTES = 4096
 
 
+class Prompt(NamedTuple):
+    """Where a request's prompt stands: its JSON begins at `body[start]`."""
+
+    path: bytes
+    body: bytes | bytearray
+    start: int
+
+
 class InferenceRequest(NamedTuple):
     """What a strategy may know of a request.
 
     `num_bytes` is the length of the prompt as sent; `block_hashes[i]` covers the model and the prompt's first
     `BLOCK_ENDS[i]` bytes; `session` is the value of the session key, None where the client sent none;
-    `streamed` requests are answered by events.
+    `streamed` requests are answered by events. `prompt` is the prompt itself, where the strategy keeps it.
     """
 
     num_bytes: int = 0
     block_hashes: tuple[int, ...] = ()
     session: bytes | None = None
     streamed: bool = False
+    prompt: Prompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,9 @@ class Refusal:
         return "invalid_request_error" if self.status < 500 else "server_error"
 
 
-def read(request: Request, *, session_key: bytes | None, hash_prompt: bool) -> InferenceRequest:
+def read(
+    request: Request, *, session_key: bytes | None, hash_prompt: bool, keep_prompt: bool = False
+) -> InferenceRequest:
     """Find what the strategy asks about; `session_key` names a header, in lower case, or a body field."""
     body = request.body
     session = request.fields.get(session_key) if session_key is not None else None
@@ -97,7 +108,8 @@ def read(request: Request, *, session_key: bytes | None, hash_prompt: bool) -> I
     if found is not None and hash_prompt:
         hashes = chain_hashes(memoryview(body)[start:], find_string(body, b"model", start) or b"")
     streamed = hash_prompt and _find(body, b"stream", start, _TRUE) is not None
-    return InferenceRequest(len(body) - start, hashes, session, streamed)
+    kept = Prompt(request.path, body, start) if keep_prompt and hashes else None
+    return InferenceRequest(len(body) - start, hashes, session, streamed, kept)
 
 
 def chain_hashes(prompt: bytes | memoryview, root: bytes) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Protocol
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.prefixaware import PrefixAware
 from hypertier.router.strategies.roundrobin import RoundRobin
 from hypertier.router.strategies.session import Session
@@ -46,4 +47,6 @@ def build(name: str, *, replicas: ReplicaSet, index_bytes: int, now: Callable[[]
         return RoundRobin()
     if name == Session.name:
         return Session(replicas)
+    if name == KvAware.name:
+        return KvAware(replicas, capacity_bytes=index_bytes, now=now)
     return PrefixAware(replicas, capacity_bytes=index_bytes, now=now)

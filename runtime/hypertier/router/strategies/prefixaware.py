@@ -43,10 +43,23 @@ class PrefixAware:
 
     def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
         """The lowest cost."""
-        groups = [
+        return self._cheapest(request, self._sent_groups(request), candidates, now)
+
+    def _sent_groups(self, request: InferenceRequest) -> list[tuple[float, int]]:
+        """Bytes of the prompt's beginning that replicas were sent, most first, each with the set of them."""
+        return [
             (prefix_bytes(num_blocks), mask)
             for num_blocks, mask in self._holders.groups(request.block_hashes)
         ]
+
+    def _cheapest(
+        self,
+        request: InferenceRequest,
+        groups: Sequence[tuple[float, int]],
+        candidates: Sequence[Replica],
+        now: float,
+    ) -> Choice:
+        """The lowest cost, where `groups` tell what is held."""
         among = self._healthy if candidates is self._replicas.healthy else self._mask(candidates)
         choice = self._scoring.choose(max(1, request.num_bytes), groups, among, now)
         bit = 1 << choice.replica

@@ -1,0 +1,149 @@
+"""What engines say that they hold, weighed against the work that waits there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from hypertier.errors import KvEventError, TokenizeError
+from hypertier.router import tokens
+from hypertier.router.kv_events import Event
+from hypertier.router.kv_index import KvIndex
+from hypertier.router.openai import InferenceRequest, Prompt, prefix_bytes
+from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.prefixaware import PrefixAware
+from hypertier.router.tokens import Links
+
+INDEX_SHARE, LINKS_SHARE = 0.6, 0.2
+"""Of the memory: for what engines hold, and for prompts' tokens; the rest is `prefixaware`'s."""
+MAX_ASKED = 32
+"""Prompts of which an engine is asked at once; more are counted as `busy`, and asked when they come again."""
+MAX_ASKED_BYTES = 32 * 2**20
+ASK_SECONDS = 10.0
+
+
+class KvAware(PrefixAware):
+    """`prefixaware`, but that what a replica holds is what it says of itself by KV events.
+
+    Where that can't tell, what was sent where decides, as with `prefixaware`, and `fallbacks` counts why:
+    `no_events` of the chosen replica are heard; the prompt is `not_tokenized`, as all are that begin like no
+    other did; or it is `not_confirmed`: no engine ever said that it holds what the prompt's tokens should
+    make, since they are not computed yet, or since the engine makes other tokens of it.
+    """
+
+    name = "kvaware"
+
+    def __init__(self, replicas: ReplicaSet, *, capacity_bytes: int, now: Callable[[], float]) -> None:
+        self.index = KvIndex(int(INDEX_SHARE * capacity_bytes))
+        self.links = Links(int(LINKS_SHARE * capacity_bytes))
+        rest = 1.0 - INDEX_SHARE - LINKS_SHARE
+        super().__init__(replicas, capacity_bytes=int(rest * capacity_bytes), now=now)
+        self.in_step: set[Replica] = set()
+        self.fallbacks: Counter[str] = Counter()
+        self.tokenizations: Counter[str] = Counter()
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._asked_bytes = 0
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="tokenize")
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory that all of it takes, estimated."""
+        return super().index_bytes + self.index.num_bytes + self.links.num_bytes
+
+    def apply(self, replica: Replica, event: Event) -> None:
+        """The replica said so."""
+        number = self._numbers.get(replica)
+        if number is not None:
+            self.index.apply(number, event)
+
+    def forget(self, replica: Replica) -> None:
+        """Nothing that the replica said holds any more."""
+        number = self._numbers.get(replica)
+        if number is not None:
+            self.index.forget(number)
+
+    def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
+        """The lowest cost."""
+        sent = self._sent_groups(request)
+        heard = self._mask([replica for replica in candidates if replica in self.in_step])
+        cause, said = self._said_groups(request) if heard else ("no_events", [])
+        if cause is not None:
+            self.fallbacks[cause] += 1
+            return self._cheapest(request, sent, candidates, now)
+        groups = [(held, mask & heard) for held, mask in said] + [
+            (held, mask & ~heard) for held, mask in sent
+        ]
+        choice = self._cheapest(request, sorted(groups, reverse=True), candidates, now)
+        if choice.replica not in self.in_step:
+            self.fallbacks["no_events"] += 1
+            return choice
+        return choice._replace(reason="kv") if choice.matched_bytes else choice
+
+    def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
+        """It is in flight there; the replica is asked for the prompt's tokens, where they are not known."""
+        super().sent(ticket, request, choice, now)
+        if request.prompt is not None and not self.links.knows(request.block_hashes):
+            self._ask(request.prompt, request.block_hashes, choice.replica)
+
+    async def stop(self) -> None:
+        """Ask no more."""
+        asking = list(self._asking.values())
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _follow(self, replica: Replica) -> None:
+        number = self._numbers.get(replica)
+        super()._follow(replica)
+        if replica.state is State.LEAVING and number is not None:
+            self.index.forget(number)
+
+    def _said_groups(self, request: InferenceRequest) -> tuple[str | None, list[tuple[float, int]]]:
+        """What replicas say that they hold of the prompt; or why that is not known."""
+        linked = self.links.find(request.block_hashes)
+        if not linked.names:
+            return "not_tokenized", []
+        groups = self.index.groups(linked.names, lambda num: prefix_bytes(linked.first + num) if num else 0)
+        if groups:
+            num_held = self.index.num_held(linked.names)
+            self.links.confirm(request.block_hashes[linked.first : linked.first + num_held])
+        elif not linked.num_confirmed:
+            return "not_confirmed", []
+        return None, groups
+
+    def _ask(self, prompt: Prompt, block_hashes: tuple[int, ...], replica: Replica) -> None:
+        key, size = block_hashes[-1], len(prompt.body)
+        if key in self._asking:
+            return
+        if len(self._asking) >= MAX_ASKED or self._asked_bytes + size > MAX_ASKED_BYTES:
+            self.tokenizations["busy"] += 1
+            return
+        self._asked_bytes += size
+        kept = prompt._replace(body=bytes(prompt.body))  # the request's own may be gone before the answer
+        task = asyncio.get_running_loop().create_task(self._learn(kept, block_hashes, replica))
+        self._asking[key] = task
+
+        def ended(_: asyncio.Task[None]) -> None:
+            del self._asking[key]
+            self._asked_bytes -= size
+
+        task.add_done_callback(ended)
+
+    async def _learn(self, prompt: Prompt, block_hashes: tuple[int, ...], replica: Replica) -> None:
+        try:
+            asked, answer = await asyncio.get_running_loop().run_in_executor(
+                self._threads, tokens.tokenize, replica.address, prompt, ASK_SECONDS
+            )
+            block_size = self.index.block_size
+            if block_size is None:
+                raise TokenizeError("no_events", "no engine said yet how long its blocks are")
+            names = tokens.names_of(answer, block_size, asked.num_bytes, len(block_hashes))
+        except (TokenizeError, KvEventError) as error:
+            self.tokenizations[error.cause] += 1
+            return
+        self.links.learn(block_hashes, names)
+        self.tokenizations["good"] += 1

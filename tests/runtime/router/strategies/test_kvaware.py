@@ -1,0 +1,166 @@
+"""What engines say against what they were sent, through the picker as the proxy uses it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from fakes_router import Traffic
+
+from hypertier.router.kv_events import Cleared, Stored, chain
+from hypertier.router.openai import InferenceRequest, prefix_bytes
+from hypertier.router.replicas import Replica
+from hypertier.router.strategies.kvaware import KvAware
+
+NUM_BLOCKS = 8  # of bytes, 64 each, and as many tokens as blocks
+
+
+def request(number: int) -> InferenceRequest:
+    hashes = tuple(1000 * (number + 1) + i for i in range(NUM_BLOCKS))
+    return InferenceRequest(prefix_bytes(NUM_BLOCKS), hashes, streamed=True)
+
+
+def tokens(number: int) -> list[int]:
+    return [100 * (number + 1) + i for i in range(NUM_BLOCKS)]
+
+
+class Engines(Traffic):
+    """All in step; `tokenized` and `says` are what the router heard."""
+
+    def __init__(self, num_replicas: int, index_bytes: int = 1 << 22) -> None:
+        super().__init__("kvaware", num_replicas, index_bytes)
+        assert isinstance(self.strategy, KvAware)
+        self.kvaware: KvAware = self.strategy
+        self.kvaware.in_step = set(self.replicas.healthy)
+
+    def tokenized(self, number: int) -> None:
+        names = list(chain(tokens(number), 1))
+        self.kvaware.links.learn(request(number).block_hashes, names)
+
+    def says(self, replica: Replica, number: int, num_blocks: int = NUM_BLOCKS, medium: str = "GPU") -> None:
+        ids = tokens(number)[:num_blocks]
+        self.kvaware.apply(replica, Stored(ids, None, ids, 1, medium, None, 0, True, True))
+
+
+def test_a_prompt_goes_to_the_replica_that_says_it_holds_it() -> None:
+    engines = Engines(4)
+    holder = engines.replicas.healthy[2]
+    engines.tokenized(1)
+    engines.says(holder, 1)
+
+    choice = engines.serve(request(1))
+
+    assert choice == (holder, "kv", prefix_bytes(NUM_BLOCKS))
+    assert not engines.kvaware.fallbacks
+
+
+def test_what_was_evicted_draws_nothing_though_it_was_sent_there() -> None:
+    engines = Engines(2)
+    home = engines.serve(request(1)).replica
+    engines.tokenized(1)
+    engines.says(home, 1)
+    assert engines.serve(request(1)).reason == "kv"
+
+    engines.kvaware.apply(home, Cleared())
+
+    assert engines.serve(request(1))[1:] == ("load", 0)
+
+
+def test_gpu_draws_more_than_l1_and_l1_more_than_nothing() -> None:
+    engines = Engines(3)
+    gpu, l1, _ = engines.replicas.healthy
+    engines.tokenized(1)
+    for replica in (gpu, l1):
+        engines.says(replica, 1)
+    engines.says(l1, 1, medium="CPU")
+    engines.kvaware.apply(l1, Cleared())
+
+    first = engines.serve(request(1))
+    engines.kvaware.apply(gpu, Cleared())
+    second = engines.serve(request(1))
+
+    assert (first.replica, second.replica) == (gpu, l1)
+    assert 0 < second.matched_bytes < first.matched_bytes
+
+
+def test_a_replica_that_holds_more_is_preferred() -> None:
+    engines = Engines(2)
+    less, more = engines.replicas.healthy
+    engines.tokenized(1)
+    engines.says(less, 1, num_blocks=2)
+    engines.says(more, 1, num_blocks=6)
+
+    assert engines.serve(request(1)).replica is more
+
+
+@pytest.mark.parametrize(
+    ("cause", "in_step", "is_tokenized"),
+    [
+        pytest.param("no_events", False, True, id="no-events"),
+        pytest.param("not_tokenized", True, False, id="not-tokenized"),
+        pytest.param("not_confirmed", True, True, id="not-confirmed"),
+    ],
+)
+def test_without_what_it_needs_it_is_prefixaware_and_says_why(
+    cause: str, in_step: bool, is_tokenized: bool
+) -> None:
+    engines = Engines(4)
+    home = engines.serve(request(1)).replica
+    engines.kvaware.fallbacks.clear()
+    if not in_step:
+        engines.kvaware.in_step = set()
+    if is_tokenized:
+        engines.tokenized(1)
+
+    choice = engines.serve(request(1))
+
+    assert (choice.replica, choice.reason) == (home, "prefix")
+    assert engines.kvaware.fallbacks == {cause: 1}
+
+
+def test_a_replica_that_is_not_heard_is_judged_by_what_it_was_sent() -> None:
+    engines = Engines(2)
+    home = engines.serve(request(1)).replica
+    other = next(replica for replica in engines.replicas.healthy if replica is not home)
+    engines.tokenized(1)
+    engines.says(other, 1, num_blocks=1)
+    engines.kvaware.in_step = {other}
+
+    choice = engines.serve(request(1))
+
+    assert choice.replica is home
+    assert engines.kvaware.fallbacks["no_events"] == 1
+
+
+def test_a_crowd_that_begins_alike_is_not_glued_to_the_holder() -> None:
+    engines = Engines(8)
+    engines.tokenized(1)
+    engines.says(engines.replicas.healthy[0], 1, num_blocks=4)
+
+    served = Counter(engines.send(request(1)).replica.url for _ in range(800))
+
+    assert max(served.values()) <= 1.5 * 800 / 8
+
+
+def test_a_replica_that_left_gives_its_memory_back() -> None:
+    engines = Engines(2)
+    engines.tokenized(1)
+    before = engines.kvaware.index_bytes
+    for replica in engines.replicas.healthy:
+        engines.says(replica, 1)
+
+    engines.replicas.replace([])
+
+    assert engines.kvaware.index_bytes == before
+
+
+def test_memory_stays_within_its_bound() -> None:
+    engines = Engines(2, index_bytes=1 << 16)
+
+    for number in range(500):
+        engines.tokenized(number)
+        engines.says(engines.replicas.healthy[number % 2], number)
+        engines.serve(request(number))
+
+    assert engines.kvaware.index_bytes <= 1 << 16
+    assert engines.kvaware.index.dropped["full"] > 0

@@ -1,0 +1,191 @@
+"""From a prompt's bytes to an engine's blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from fakes_engine import FakeEngine, Received, json_answer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypertier.errors import TokenizeError
+from hypertier.router.kv_events import chain
+from hypertier.router.openai import BLOCK_ENDS, Prompt
+from hypertier.router.settings import Address
+from hypertier.router.tokens import LINK_BYTES, Links, Tokens, names_of, question, read_tokens, tokenize
+
+CHAT = "/v1/chat/completions"
+
+
+def prompt_of(path: str, body: dict[str, Any]) -> Prompt:
+    text = json.dumps(body).encode()
+    key = b'"prompt":' if path == "/v1/completions" else b'"messages":'
+    return Prompt(path.encode(), text, text.index(key) + len(key))
+
+
+def chat(*texts: Any, **fields: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": text} for text in texts], **fields}
+
+
+def test_a_chat_is_asked_as_the_engine_renders_it() -> None:
+    body = chat("Grüße", chat_template_kwargs={"enable_thinking": False}, max_tokens=5)
+
+    asked = question(prompt_of(CHAT, body))
+
+    assert json.loads(asked.body) == {
+        "model": "m",
+        "messages": body["messages"],
+        "chat_template_kwargs": {"enable_thinking": False},
+        "return_token_strs": True,
+    }
+    assert asked.num_bytes == len(json.dumps(body["messages"]))
+
+
+def test_a_completion_is_asked_by_its_text() -> None:
+    asked = question(
+        prompt_of("/v1/completions", {"model": "m", "prompt": "once", "add_special_tokens": False})
+    )
+
+    assert json.loads(asked.body) == {
+        "model": "m",
+        "prompt": "once",
+        "add_special_tokens": False,
+        "return_token_strs": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param(CHAT, chat("a", tools=[{"type": "function"}]), id="tools"),
+        pytest.param(CHAT, chat("a", cache_salt="tenant"), id="salt"),
+        pytest.param(CHAT, chat([{"type": "image_url"}]), id="image"),
+        pytest.param(CHAT, chat("a", chat_template="{{ x }}"), id="template"),
+        pytest.param("/v1/messages", chat("a"), id="another-api"),
+        pytest.param("/v1/completions", {"prompt": [1, 2]}, id="token-ids"),
+        pytest.param("/v1/completions", {"prompt": ["a", "b"]}, id="several"),
+    ],
+)
+def test_a_prompt_whose_blocks_would_be_named_otherwise_is_not_asked(path: str, body: dict[str, Any]) -> None:
+    with pytest.raises(TokenizeError) as caught:
+        question(prompt_of(path, body))
+
+    assert caught.value.cause == "unsupported"
+
+
+@given(st.binary(max_size=100), st.integers(0, 100))
+def test_no_body_does_worse_than_be_unsupported(body: bytes, start: int) -> None:
+    causes = ["unsupported"]
+
+    try:
+        question(Prompt(CHAT.encode(), body, start))
+    except TokenizeError as error:
+        causes.append(error.cause)
+
+    assert set(causes) == {"unsupported"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"[]", id="list"),
+        pytest.param(b'{"tokens": [1]}', id="no-strings"),
+        pytest.param(b'{"tokens": [1], "token_strs": null}', id="null-strings"),
+        pytest.param(b'{"tokens": [1], "token_strs": [1]}', id="numbers"),
+        pytest.param(b'{"tokens": [1, 2], "token_strs": ["a"]}', id="other-length"),
+        pytest.param(b'{"tokens": ["x"], "token_strs": ["a"]}', id="words"),
+    ],
+)
+def test_an_answer_without_tokens_has_failed(answer: bytes) -> None:
+    with pytest.raises(TokenizeError) as caught:
+        read_tokens(answer)
+
+    assert caught.value.cause == "failed"
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"404 Not Found"], ids=["good", "refused"])
+def test_an_engine_is_asked_over_http(status: bytes) -> None:
+    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+        assert received.line == b"POST /tokenize HTTP/1.1"
+        writer.write(json_answer(b'{"tokens": [7, 8], "token_strs": ["a", "bc"]}', status))
+
+    async def asked() -> Tokens:
+        engine = FakeEngine(answer=answer)
+        await engine.start()
+        try:
+            address = Address("127.0.0.1", int(engine.url.rpartition(":")[2]))
+            return (await asyncio.to_thread(tokenize, address, prompt_of(CHAT, chat("a")), 5.0))[1]
+        finally:
+            await engine.kill()
+
+    if status == b"200 OK":
+        assert asyncio.run(asked()) == Tokens([7, 8], [1, 2])
+    else:
+        with pytest.raises(TokenizeError, match="404"):
+            asyncio.run(asked())
+
+
+def test_an_engine_that_is_gone_has_failed() -> None:
+    with pytest.raises(TokenizeError) as caught:
+        tokenize(Address("127.0.0.1", 1), prompt_of(CHAT, chat("a")), 1.0)
+
+    assert caught.value.cause == "failed"
+
+
+def test_bytes_are_placed_among_tokens_by_the_text_before_them() -> None:
+    tokens = Tokens(list(range(20)), [1] * 10 + [10] * 10)  # the first ten are short
+
+    names = names_of(tokens, 5, 110, 1)  # 64 of 110 bytes: ten short tokens and five long ones
+
+    assert names == [list(chain(range(15), 5))[2]]
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=200), st.integers(1, 9), st.integers(0, 2000), st.integers(0, 12)
+)
+def test_deeper_bytes_are_never_fewer_tokens(
+    lengths: list[int], block_size: int, num_bytes: int, num_blocks: int
+) -> None:
+    ids = list(range(len(lengths)))
+    names = list(chain(ids, block_size))
+
+    found = names_of(Tokens(ids, lengths), block_size, num_bytes, num_blocks)
+
+    depths = [0 if name is None else names.index(name) + 1 for name in found]
+    assert len(found) == min(num_blocks, len(BLOCK_ENDS))
+    assert depths == sorted(depths)
+
+
+def test_links_know_a_prompt_as_far_as_it_begins_alike() -> None:
+    links = Links(1 << 20)
+    links.learn((1, 2, 3, 4), [None, 20, 20, 40])
+
+    linked = links.find((1, 2, 3, 9))
+
+    assert linked[:3] == ((20, 20), 1, 0)
+    assert links.knows((1, 2))
+    assert not links.knows((1, 2, 3, 9))
+
+
+def test_what_an_engine_held_once_stays_confirmed_until_it_is_another() -> None:
+    links = Links(1 << 20)
+    links.learn((1, 2), [10, 20])
+    links.confirm((1, 2))
+
+    links.learn((1, 2), [10, 21])
+
+    assert links.find((1, 2)).num_confirmed == 1
+
+
+def test_links_take_no_more_than_their_memory_and_keep_a_prompts_beginning_longest() -> None:
+    links = Links(10 * LINK_BYTES)
+
+    for number in range(50):
+        links.learn(tuple(range(4 * number, 4 * number + 4)), [1, 2, 3, 4])
+
+    assert links.num_bytes == 10 * LINK_BYTES
+    assert [links.find((block,)).num_known for block in range(188, 192)] == [1, 1, 0, 0]
