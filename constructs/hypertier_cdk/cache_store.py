@@ -18,10 +18,12 @@ from hypertier.errors import ConfigError
 from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
 
 PORT = 6379
+# https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ParameterGroups.Engine.html (read 2026-12-01)
 ENGINE_VERSION = "8.1"
 PARAMETER_FAMILY = "valkey8"
 USER_NAME = "hypertier"
 # Read, write and connect, plus what a cluster's client must ask; nothing that stops or empties the store.
+# https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/Clusters.RBAC.html#Access-string (read 2026-12-01)
 ACCESS = (
     "on ~* -@all +@read +@write +@connection -@dangerous +info +cluster|shards +cluster|slots +cluster|nodes"
 )
@@ -144,7 +146,8 @@ class CacheStore(Construct):
     def metric(self, name: str, shard: int, **options: Any) -> cw.Metric:
         """A metric of ElastiCache of the node that was made as primary of `shard`, 1 to `plan.num_shards`.
 
-        https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html (read 2026-12-01)
+        https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.HostLevel.html (of a node's host)
+        https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html (of its engine)
         """
         if not 1 <= shard <= self.plan.num_shards:
             raise ConfigError("shard", shard, f"1 to {self.plan.num_shards}, the store's shards")

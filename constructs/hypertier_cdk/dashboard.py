@@ -93,7 +93,8 @@ class EndpointDashboard(Construct):
 def _store_row(store: CacheStore) -> list[cw.IWidget]:
     """L2 as ElastiCache sees it, over all its nodes.
 
-    https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html (read 2026-12-01)
+    https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.HostLevel.html (of a node's host)
+    https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html (of its engine)
     """
 
     def metric(name: str, statistic: str, label: str) -> cw.IMetric:

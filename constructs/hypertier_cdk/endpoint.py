@@ -220,7 +220,6 @@ def _write_metrics() -> iam.PolicyStatement:
     """PutMetricData knows no resource; the condition narrows it to one namespace.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/iam-cw-condition-keys-namespace.html
-    (read 2026-12-01)
     """
     return iam.PolicyStatement(
         actions=["cloudwatch:PutMetricData"],

@@ -17,7 +17,7 @@ from hypertier_cdk.vpc_endpoints import images_of, is_reachable_image, services_
 MIN_ZONES = 2  # EKS puts its control plane into two zones at least
 MAX_ZONES = 6  # no Region of AWS has more
 PRIVATE_CIDR_MASK = 18
-# https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (read 2026-12-01)
+# https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
 ADDRESSES_AWS_KEEPS = 5
 
 

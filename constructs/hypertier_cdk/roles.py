@@ -16,7 +16,6 @@ CLUSTER_TAG = "hypertier:cluster"
 def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluster: eks.ICluster) -> iam.Role:
     """The role of HyperPod's nodes: network interfaces for pods, images, and the pods' own roles.
 
-    Read 2026-12-01:
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-prerequisites-iam.html
     """
     role = iam.Role(

@@ -1,7 +1,7 @@
 """CloudFormation's API over an `Emulator`, on loopback: what `cdk bootstrap`, `deploy` and `destroy` call.
 
 Everything else that the CDK CLI calls (S3 for assets, STS, SSM) is left to another server, such as moto's.
-https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_Operations.html (read 2026-12-01)
+https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_Operations.html
 """
 
 from __future__ import annotations

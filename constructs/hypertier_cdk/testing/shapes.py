@@ -1,6 +1,6 @@
 """Resource types whose making has no effect that a test could see: what `Ref` and `Fn::GetAtt` give. A table.
 
-https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/ (return values, read 2026-12-01)
+https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/ (return values)
 """
 
 from __future__ import annotations
