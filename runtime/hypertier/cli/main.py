@@ -21,7 +21,6 @@ SUMMARIES = {
     "exporter": "Publish the engines' metrics to CloudWatch.",
     "simulate": "Replay a trace through the real strategies.",
     "cache": "Look at, warm and clear what L2 holds.",
-    "doctor": "Check an AWS account or a running endpoint.",
     "schema": "Print the JSON Schema of a manifest or of the deployment file.",
 }
 

@@ -14,6 +14,7 @@ import yaml
 
 from hypertier.errors import ConfigError, MissingPackageError
 from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.lint import refuse_errors
 
 RENDERER_GROUP = "hypertier.renderer"
 NOTES = {
@@ -48,10 +49,12 @@ Renderer = Callable[[Deployment], Sequence[Object]]
 def command(file: Path, output: Path) -> None:
     """Write the Kubernetes manifests of deployment FILE as plain YAML. Needs no AWS, no cluster, no network.
 
-    What only AWS knows is taken from the manifests, or is a placeholder; those, and settings without effect,
-    are named at the end.
+    The files are held to every rule of `hypertier lint` first. What only AWS knows is taken from the
+    manifests, or is a placeholder; those, and settings without effect, are named at the end.
     """
     deployment = load_deployment(file)
+    for warning in refuse_errors(str(file)):
+        click.echo(f"warning {warning.file}:{warning.line}: {warning.message} [{warning.rule}]", err=True)
     objects = load_renderer()(deployment)
     written, removed = write_objects(objects, output)
     for name in written:

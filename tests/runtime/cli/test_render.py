@@ -17,7 +17,7 @@ from hypertier.cli.render import (
     notes,
     write_objects,
 )
-from hypertier.errors import ConfigError, MissingPackageError
+from hypertier.errors import ConfigError, ManifestError, MissingPackageError
 from hypertier.spec.deployment import load_deployment
 
 REFERENCE = Path(__file__).parents[3] / "examples" / "reference" / "deployment.yaml"
@@ -36,6 +36,18 @@ def test_the_files_hold_what_the_renderer_gives(tmp_path: Path) -> None:
     objects = load_renderer()(load_deployment(REFERENCE))
     assert [yaml.safe_load(file.read_text()) for file in files] == sorted(objects, key=file_name)
     assert all(str(file) in result.output for file in files)
+
+
+def test_what_lint_refuses_is_not_rendered(tmp_path: Path) -> None:
+    for file in REFERENCE.parent.glob("*.yaml"):
+        text = file.read_text(encoding="utf-8").replace("routingStrategy:", "routing_strategy:")
+        (tmp_path / file.name).write_text(text, encoding="utf-8")
+
+    result = CliRunner().invoke(command, [str(tmp_path / REFERENCE.name), "-o", str(tmp_path / "rendered")])
+
+    assert isinstance(result.exception, ManifestError)
+    assert "spec.intelligentRoutingSpec.routing_strategy" in str(result.exception)
+    assert not (tmp_path / "rendered").exists()
 
 
 def test_rendering_again_changes_no_byte(tmp_path: Path) -> None:
