@@ -2,7 +2,7 @@
 
 They are called by the CDK's provider framework, which waits between looks, answers CloudFormation, and turns
 what is raised here into the resource's failure with the same message.
-https://docs.aws.amazon.com/cdk/api/v2/docs/aws-cdk-lib.custom_resources-readme.html (read 2026-12-01)
+https://docs.aws.amazon.com/cdk/api/v2/docs/aws-cdk-lib.custom_resources-readme.html
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One transition, one step, once. Every transition that was looked at is remembered in the Deployment, also
 where it changed nothing, so that a replay (Lambda may deliver an event more than once, a person may send one
 again from a dead-letter queue) never acts later than the alarm meant it.
-https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html (read 2026-12-01)
+https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two shapes are read. An alarm whose action is the function itself sends `alarmData`; an alarm that goes
 through an SNS topic arrives as a record whose `Sns.Message` is JSON in the older spelling (`AlarmName`,
-`NewStateValue`). Both read 2026-12-01:
+`NewStateValue`).
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-actions-Lambda.html
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
 """
@@ -65,7 +65,7 @@ def _from_alarm(alarm: Mapping[str, Any]) -> AlarmEvent:
 
 def _from_sns(records: object) -> AlarmEvent:
     # SNS invokes a function with one record a message.
-    # https://docs.aws.amazon.com/lambda/latest/dg/with-sns.html (read 2026-12-01)
+    # https://docs.aws.amazon.com/lambda/latest/dg/with-sns.html
     if not isinstance(records, list) or len(records) != 1:
         raise EventError(f"Records is {records!r:.200}; expected a list of one SNS record")
     sns = _mapping(_mapping(records[0], "Records[0]").get("Sns"), "Records[0].Sns")

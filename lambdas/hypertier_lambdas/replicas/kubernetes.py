@@ -1,7 +1,7 @@
 """The two calls to the Kubernetes API that the hook makes: read a Deployment, and change it if unchanged.
 
 A merge patch that carries `metadata.resourceVersion` is refused with 409 when the object has changed since.
-https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply (read 2026-12-01)
+https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply
 """
 
 from __future__ import annotations
