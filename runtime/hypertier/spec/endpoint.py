@@ -668,6 +668,9 @@ class InferenceGateway:
     """Whether the endpoint joins the inference gateway, instead of intelligent routing."""
 
     enabled: bool | None = optional("Whether it joins.")
+    name: str | None = optional(
+        "The gateway that it joins; AWS's operator makes one for an endpoint without."
+    )
     unknown: Raw = field(default_factory=dict)
 
 

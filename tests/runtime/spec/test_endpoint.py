@@ -151,6 +151,16 @@ def test_the_strategy_in_force_follows_the_crd_s_defaults(routing: Any, strategy
     assert config.routing_strategy == strategy
 
 
+def test_the_gateway_that_an_endpoint_joins_may_have_a_name() -> None:
+    joins = {"enabled": True, "name": "shared"}
+
+    config = InferenceEndpointConfig.from_manifest(changed(endpoint(), {"spec.inferenceGateway": joins}))
+
+    assert config.spec.inference_gateway is not None
+    assert config.spec.inference_gateway.name == "shared"
+    assert config.spec.inference_gateway.unknown == {}
+
+
 def test_a_jumpstart_model_knows_its_parts() -> None:
     model = JumpStartModel.from_manifest(jumpstart())
 
