@@ -102,7 +102,9 @@ class HyperPodCluster(ClusterBase):
             if any(group.volume_gib for group in groups)
             else None
         )
-        self.cluster_role = autoscaling_role(self, "ClusterRole", name) if autoscaling else None
+        self.cluster_role = (
+            autoscaling_role(self, "ClusterRole", name, self._volumes_key) if autoscaling else None
+        )
         self.resource = sagemaker.CfnCluster(
             self,
             "Resource",
@@ -128,7 +130,8 @@ class HyperPodCluster(ClusterBase):
             cluster_role=self.cluster_role.role_arn if self.cluster_role else None,
             tiered_storage_config=tiered_storage.to_property() if tiered_storage else None,
         )
-        self.resource.node.add_dependency(self.execution_role, *nodes.rules, *self.addons.before_nodes)
+        roles = [self.execution_role, *([self.cluster_role] if self.cluster_role else [])]
+        self.resource.node.add_dependency(*roles, *nodes.rules, *self.addons.before_nodes)
         self.cluster_name = name
         self.cluster_arn = self.resource.attr_cluster_arn
         if agents:

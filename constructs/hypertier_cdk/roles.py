@@ -8,9 +8,19 @@ from aws_cdk import CfnJson, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 CLUSTER_TAG = "hypertier:cluster"
+VOLUME_GRANTS = (
+    "CreateGrant",
+    "Decrypt",
+    "DescribeKey",
+    "GenerateDataKeyWithoutPlaintext",
+    "ReEncryptFrom",
+    "ReEncryptTo",
+    "RetireGrant",
+)
 
 
 def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluster: eks.ICluster) -> iam.Role:
@@ -90,10 +100,14 @@ def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluste
     return role
 
 
-def autoscaling_role(scope: Construct, construct_id: str, cluster_name: str) -> iam.Role:
+def autoscaling_role(
+    scope: Construct, construct_id: str, cluster_name: str, volumes_key: kms.IKey | None = None
+) -> iam.Role:
     """The role with which HyperPod's Karpenter adds and removes nodes of its own cluster.
 
-    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling.html (read 2026-12-01)
+    With a `volumes_key` it may lend the key to SageMaker, for the volumes of the nodes that it adds.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-iam.html
+    (read 2026-12-01)
     """
     role = iam.Role(
         scope,
@@ -112,7 +126,31 @@ def autoscaling_role(scope: Construct, construct_id: str, cluster_name: str) -> 
             conditions={"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster_name}},
         )
     )
+    if volumes_key is not None:
+        _let_lend(role, volumes_key)
     return role
+
+
+def _let_lend(role: iam.Role, key: kms.IKey) -> None:
+    through_sagemaker = {"StringLike": {"kms:ViaService": "sagemaker.*.amazonaws.com"}}
+    for_services = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    for_volumes = {"ForAllValues:StringEquals": {"kms:GrantOperations": list(VOLUME_GRANTS)}}
+    role.add_to_policy(
+        iam.PolicyStatement(
+            sid="LendKey",
+            actions=["kms:CreateGrant"],
+            resources=[key.key_arn],
+            conditions=through_sagemaker | for_services | for_volumes,
+        )
+    )
+    role.add_to_policy(
+        iam.PolicyStatement(
+            sid="DescribeKey",
+            actions=["kms:DescribeKey"],
+            resources=[key.key_arn],
+            conditions=through_sagemaker,
+        )
+    )
 
 
 def service_account_role(

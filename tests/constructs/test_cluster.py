@@ -134,3 +134,22 @@ def test_a_cluster_that_cannot_be_is_refused_with_the_setting(settings: dict[str
         cluster_of(new_stack(), **settings)
 
     assert refused.value.setting == setting
+
+
+def test_karpenter_may_lend_the_volumes_key_to_sagemaker_for_the_nodes_that_it_adds() -> None:
+    worker = InstanceGroup(name="gpu", instance_type="ml.p5.48xlarge", count=0, volume_gib=500)
+    template = synthesize(lambda stack: cluster_of(stack, instance_groups=[SYSTEM, worker], autoscaling=True))
+
+    (lends,) = [entry for entry in statements(template) if entry["Action"] == "kms:CreateGrant"]
+
+    (key,) = [name for name in resources(template, "AWS::KMS::Key") if "VolumesKey" in name]
+    assert lends["Resource"] == {"Fn::GetAtt": [key, "Arn"]}
+    assert lends["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+    assert lends["Condition"]["StringLike"] == {"kms:ViaService": "sagemaker.*.amazonaws.com"}
+
+
+def test_karpenter_s_rights_are_there_before_the_cluster() -> None:
+    template = synthesize(lambda stack: cluster_of(stack, autoscaling=True))
+
+    (policy,) = [name for name in resources(template, "AWS::IAM::Policy") if "ClusterRole" in name]
+    assert policy in depends_on(template, hyperpod(template))
