@@ -1,4 +1,4 @@
-"""Where the rules come from; every page was read on 2026-12-01."""
+"""Where the rules come from: the page that states each."""
 
 from __future__ import annotations
 
