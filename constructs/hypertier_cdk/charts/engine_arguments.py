@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from hypertier.planning.engine import EnginePlan, argument_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
-from hypertier.tier.launch import CacheSettings, kv_transfer_config
+from hypertier.tier.launch import CacheSettings, kv_events_config, kv_transfer_config
 from hypertier_cdk.charts.inputs import PLACEHOLDER_L2_URL, ChartInputs, l2_url, refuse
+from hypertier_cdk.charts.names import KV_EVENTS_PORT, KV_REPLAY_PORT
 from hypertier_cdk.charts.pods import Object
 from hypertier_cdk.charts.tiered_storage import NODE_IP, SEGMENT_PATH, node_ip, uses_tiered_storage
 
@@ -81,10 +82,39 @@ def engine_arguments(
         raise refuse(endpoint, "spec.worker.args --shutdown-timeout", drain, "a whole number of seconds")
     if drain is None:
         args += ["--shutdown-timeout", str(DRAIN_SECONDS)]
+    args += _kv_events(endpoint, args)
     config = kv_transfer_config(cache_settings(deployment, endpoint, plan))
     if uses_tiered_storage(endpoint):
         config["kv_connector_extra_config"]["secondary_tiers"][0]["segment_path"] = SEGMENT_PATH
     return [*args, "--kv-transfer-config", json.dumps(config)] if config else args
+
+
+def publishes_kv_events(endpoint: InferenceEndpointConfig) -> bool:
+    """Its routers ask what its engines hold."""
+    return endpoint.routing_strategy == "kvaware"
+
+
+def _kv_events(endpoint: InferenceEndpointConfig, args: Sequence[str]) -> list[str]:
+    if not publishes_kv_events(endpoint):
+        return []
+    port = endpoint.spec.worker.model_invocation_port.container_port
+    if port in (KV_EVENTS_PORT, KV_REPLAY_PORT):
+        raise refuse(
+            endpoint,
+            "spec.worker.modelInvocationPort.containerPort",
+            port,
+            f"another port: with routingStrategy kvaware the engine publishes KV events on {KV_EVENTS_PORT} "
+            f"and {KV_REPLAY_PORT}",
+        )
+    written = argument_value(args, "--kv-events-config")
+    if written is not None:
+        raise refuse(
+            endpoint,
+            "spec.worker.args --kv-events-config",
+            written,
+            "no such argument: it follows from spec.intelligentRoutingSpec.routingStrategy kvaware",
+        )
+    return ["--kv-events-config", json.dumps(kv_events_config(KV_EVENTS_PORT, KV_REPLAY_PORT))]
 
 
 def drain_seconds(arguments: Sequence[str]) -> int:

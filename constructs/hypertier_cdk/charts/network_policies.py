@@ -7,9 +7,10 @@ import re
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.tier.address import parse_l2_url
+from hypertier_cdk.charts.engine_arguments import publishes_kv_events
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, l2_url
-from hypertier_cdk.charts.names import ROUTER_METRICS_PORT, ROUTER_PORT, Names
+from hypertier_cdk.charts.names import KV_EVENTS_PORT, KV_REPLAY_PORT, ROUTER_METRICS_PORT, ROUTER_PORT, Names
 from hypertier_cdk.charts.pods import Object, metadata
 from hypertier_cdk.charts.tiered_storage import DAEMON_PORT, uses_tiered_storage
 
@@ -34,7 +35,10 @@ def network_policies(
         _policy(
             names,
             "engine",
-            [_rule("from", [_pods(names, reader) for reader in readers], engine_port)],
+            [
+                _rule("from", [_pods(names, reader) for reader in readers], engine_port),
+                *_kv_events(endpoint, "from", _pods(names, "router")),
+            ],
             [_dns(), to_aws, _pod_identity(), *_to_l2(endpoint, inputs)],
         ),
         _policy(
@@ -44,7 +48,7 @@ def network_policies(
                 _rule("from", [*_networks(inputs), {"namespaceSelector": {}}], ROUTER_PORT),
                 _rule("from", [{"namespaceSelector": {}}], ROUTER_METRICS_PORT),
             ],
-            [_dns(), to_engines],
+            [_dns(), to_engines, *_kv_events(endpoint, "to", _pods(names, "engine"))],
         ),
     ]
     if is_exported(endpoint):
@@ -68,6 +72,14 @@ def _policy(names: Names, component: str, ingress: list[Object], egress: list[Ob
 
 def _rule(direction: str, peers: list[Object], port: int) -> Object:
     return {direction: peers, "ports": [{"protocol": "TCP", "port": port}]}
+
+
+def _kv_events(endpoint: InferenceEndpointConfig, direction: str, pods: Object) -> list[Object]:
+    """From router to engine, where it asks what engines hold."""
+    if not publishes_kv_events(endpoint):
+        return []
+    ports = [{"protocol": "TCP", "port": port} for port in (KV_EVENTS_PORT, KV_REPLAY_PORT)]
+    return [{direction: [pods], "ports": ports}]
 
 
 def _pods(names: Names, component: str) -> Object:

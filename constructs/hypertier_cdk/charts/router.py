@@ -8,7 +8,7 @@ from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes
 from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, refuse, router_image
-from hypertier_cdk.charts.names import ROUTER_METRICS_PORT, ROUTER_PORT, SERVICE_PORT, Names
+from hypertier_cdk.charts.names import KV_EVENTS_PORT, ROUTER_METRICS_PORT, ROUTER_PORT, SERVICE_PORT, Names
 from hypertier_cdk.charts.pods import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -67,6 +67,7 @@ def router_settings(endpoint: InferenceEndpointConfig, names: Names) -> RouterSe
         discover=names.discover(port),
         drain_seconds=DRAIN_SECONDS,
         lameduck_seconds=LAMEDUCK_SECONDS,
+        kv_events_port=KV_EVENTS_PORT,
         session_key=endpoint.spec.worker.environment_value("SESSION_KEY") or SESSION_KEY,
     )
 
@@ -77,6 +78,8 @@ def router_arguments(settings: RouterSettings) -> list[str]:
     arguments += ["--strategy", settings.strategy, "--discover", str(settings.discover)]
     if settings.strategy == "session":
         arguments += ["--session-key", settings.session_key]
+    if settings.strategy == "kvaware":
+        arguments += ["--kv-events-port", str(settings.kv_events_port)]
     arguments += ["--index-bytes", str(settings.index_bytes)]
     arguments += ["--max-buffered-bytes", str(settings.max_buffered_bytes)]
     arguments += ["--lameduck-seconds", f"{settings.lameduck_seconds:g}"]

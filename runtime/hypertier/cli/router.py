@@ -29,7 +29,7 @@ MIB = 1024 * 1024
     "--strategy",
     default="prefixaware",
     show_default=True,
-    help="How a replica is chosen: roundrobin, prefixaware or session, as in routingStrategy.",
+    help="How a replica is chosen: prefixaware, kvaware, session or roundrobin, as in routingStrategy.",
 )
 @click.option(
     "--replica", "replicas", multiple=True, metavar="URL", help="http://HOST:PORT of an engine; repeatable."
@@ -38,6 +38,18 @@ MIB = 1024 * 1024
     "--discover",
     metavar="dns://HOST:PORT",
     help="Every address of HOST is an engine on PORT (headless Service).",
+)
+@click.option(
+    "--kv-events-port",
+    default=5557,
+    show_default=True,
+    help="Where engines publish KV events, and on the port after it replays; for --strategy kvaware.",
+)
+@click.option(
+    "--kv-events",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="An engine's KV events, in place of --kv-events-port; once for each --replica, in the same order.",
 )
 @click.option(
     "--session-key",
@@ -102,6 +114,8 @@ def command(
     strategy: str,
     replicas: tuple[str, ...],
     discover: str | None,
+    kv_events_port: int,
+    kv_events: tuple[str, ...],
     session_key: str,
     explain: bool,
     retries: int,
@@ -130,6 +144,8 @@ def command(
         strategy=strategy,
         replicas=replicas,
         discover=discover,
+        kv_events_port=kv_events_port,
+        kv_events=kv_events,
         session_key=session_key,
         explain=explain,
         retries=retries,

@@ -9,6 +9,7 @@ from hypertier.lab.rules import Overlay, Rule
 
 NO_GPU = "there is no GPU here"
 ONE_MACHINE = "everything runs on this machine, on 127.0.0.1"
+ONE_ROUTER = "one router here has nobody to tell"
 SMALL_MACHINE = "two engines share a small machine's memory"
 
 TIERS = "--kv-transfer-config.kv_connector_extra_config"
@@ -26,7 +27,8 @@ ENGINE = Overlay(
         Rule("--enable-prompt-tokens-details", "", "answers tell how many tokens came from a cache"),
         Rule("--host", "127.0.0.1", ONE_MACHINE),
         Rule("--port", "{port}", ONE_MACHINE),
-        Rule("--kv-events-config", None, "nobody listens for KV events here", only_if_set=True),
+        Rule("--kv-events-config.endpoint", "tcp://*:{events_port}", ONE_MACHINE),
+        Rule("--kv-events-config.replay_endpoint", "tcp://*:{replay_port}", ONE_MACHINE),
         Rule("--pipeline-parallel-size", None, NO_GPU, only_if_set=True),
         Rule("--data-parallel-size", None, NO_GPU, only_if_set=True),
         Rule("--enable-expert-parallel", None, NO_GPU, only_if_set=True),
@@ -74,6 +76,7 @@ ENGINE = Overlay(
             "--max-log-len",
             "--no-enable-log-requests",
             "--override-generation-config",
+            "--kv-events-config",
             "--kv-transfer-config",
             "--prefix-caching-hash-algo",
             "--scheduling-policy",
@@ -123,6 +126,10 @@ ROUTER = Overlay(
     options=(
         Rule("--listen", "127.0.0.1:{port}", ONE_MACHINE),
         Rule("--discover", None, "there is no DNS of a cluster here; the replicas are named", True),
+        Rule("--peers", None, ONE_ROUTER, True),
+        Rule("--peer", None, ONE_ROUTER, True),
+        Rule("--peer-listen", None, ONE_ROUTER, True),
+        Rule("--kv-events-port", None, "every engine has a port of its own here", True),
         Rule("--metrics-port", "{metrics_port}", ONE_MACHINE, True),
         Rule("--explain", "", "answers tell which replica served them"),
         Rule("--lameduck-seconds", "0", "no load balancer has to notice that the router leaves", True),

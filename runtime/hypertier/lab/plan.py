@@ -29,7 +29,8 @@ BASE_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "LD_LIBR
 class LabSettings:
     """What is asked of the lab: which engine, how many replicas of it, and the ports of 127.0.0.1 to use.
 
-    `ports` are one for the router, one for Valkey, one for the router's metrics, and one per replica.
+    `ports` are one for the router, one for Valkey, one for the router's metrics, one per replica, and one per
+    replica for its KV events, whose next one is free as well.
     `without` names options and variables of the containers to leave out.
     """
 
@@ -80,11 +81,12 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
     Raises:
         ConfigError: something rendered that the overlay does not understand.
     """
-    router_port, l2_port, metrics_port, *engine_ports = settings.ports
+    router_port, l2_port, metrics_port, *rest = settings.ports
+    engine_ports, events_ports = rest[: settings.replicas], rest[settings.replicas :]
     base_env = {name: environ[name] for name in BASE_ENVIRONMENT if name in environ}
     has_l2 = "HYPERTIER_L2_URL" in endpoint.engine.env
     model_name = served_model_name(endpoint.engine)
-    replica_urls = tuple(f"http://127.0.0.1:{port}" for port in engine_ports[: settings.replicas])
+    replica_urls = tuple(f"http://127.0.0.1:{port}" for port in engine_ports)
     engines = []
     differences: list[Difference] = []
     if endpoint.engine.replicas != settings.replicas:
@@ -96,7 +98,7 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
                 "enough to see one replica load what another computed",
             )
         )
-    for number, port in enumerate(engine_ports[: settings.replicas]):
+    for number, (port, events_port) in enumerate(zip(engine_ports, events_ports, strict=True)):
         place = Place(
             port=port,
             model_directory=str(settings.model_directory),
@@ -104,6 +106,8 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
             l1_bytes=settings.l1_bytes,
             l2_port=l2_port,
             l2_password=settings.l2_password if has_l2 else "",
+            events_port=events_port,
+            replay_port=events_port + 1,
         )
         spec, changes = engine_process(
             endpoint.engine,
@@ -117,7 +121,12 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
         differences += changes if number == 0 else [c for c in changes if c not in differences]
     router, changes = router_process(
         endpoint.router,
-        Place(port=router_port, replica_urls=replica_urls, metrics_port=metrics_port),
+        Place(
+            port=router_port,
+            replica_urls=replica_urls,
+            metrics_port=metrics_port,
+            replica_events=tuple(f"127.0.0.1:{port}" for port in events_ports),
+        ),
         settings.router_command,
         base_env,
         ROUTER.without(settings.without),

@@ -78,7 +78,7 @@ def prepare_lab(
     settings = LabSettings(
         engine=engine,
         replicas=replicas,
-        ports=tuple(free_ports(3 + replicas)),
+        ports=tuple(free_ports(3 + 2 * replicas)),
         model_directory=model_directory,
         engine_command=engine_command(engine),
         router_command=(str(Path(sys.executable).with_name("hypertier")),),

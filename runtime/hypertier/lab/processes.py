@@ -229,20 +229,26 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nothing listens on now.
+    """Even ports of 127.0.0.1 that nothing listens on now, nor on the port after each.
 
     They lie below the range that systems take the near ends of connections from (Linux 32768 to 60999): an
     engine listens many seconds later, and none must be taken by then.
     """
     free: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
+    even = range(PORTS.start + PORTS.start % 2, PORTS.stop - 1, 2)
+    for port in random.sample(even, len(even)):
         if len(free) == count:
             return free
-        with socket.socket() as attempt:
-            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                attempt.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        if _is_free(port) and _is_free(port + 1):
             free.append(port)
     raise LabError(f"fewer than {count} ports from {PORTS.start} to {PORTS.stop - 1} are free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as attempt:
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            attempt.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

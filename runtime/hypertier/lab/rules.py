@@ -29,6 +29,9 @@ class Place:
     l2_password: str = field(default="", repr=False)
     replica_urls: tuple[str, ...] = ()
     metrics_port: int = 0
+    events_port: int = 0
+    replay_port: int = 0
+    replica_events: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

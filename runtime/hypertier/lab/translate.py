@@ -19,6 +19,7 @@ from hypertier.lab.rules import Overlay, Place, lay_over_env, lay_over_options
 
 WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet")
 ENGINE_COMMAND = ("-m", "hypertier.tier.launch", "serve")
+ONE_EACH = "every engine has a port of its own here"
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
@@ -140,10 +141,14 @@ def router_process(
     if positional:
         raise ConfigError(f"{router.name}: args", " ".join(positional), "options alone")
     env, env_differences = laid_env(overlay, router, place)
-    options, differences = lay_over_options(overlay, expand(options, env), place, router.name)
+    expanded = expand(options, env)
+    options, differences = lay_over_options(overlay, expanded, place, router.name)
     replicas = tuple(Option("--replica", (url,)) for url in place.replica_urls)
     why = "there is no DNS of a cluster here; the replicas are named"
     differences += [Difference("--replica", None, url, why) for url in place.replica_urls]
+    if any(option.name == "--kv-events-port" for option in expanded):
+        replicas += tuple(Option("--kv-events", (address,)) for address in place.replica_events)
+        differences += [Difference("--kv-events", None, each, ONE_EACH) for each in place.replica_events]
     argv = (*command, "router", *format_options((*options, *replicas)))
     health_url = f"http://127.0.0.1:{place.port}/health"
     return ProcessSpec("router", argv, health_url, {**base_env, **env}), [*differences, *env_differences]

@@ -16,13 +16,15 @@ from hypertier.router import openai
 from hypertier.router.connection import ClientConnection
 from hypertier.router.discovery import DnsDiscovery
 from hypertier.router.health import HealthChecks
-from hypertier.router.metrics import CONTENT_TYPE, Metrics
+from hypertier.router.kv_streams import KvStreams
+from hypertier.router.metrics import CONTENT_TYPE, KvCounts, Metrics
 from hypertier.router.openai import Refusal
 from hypertier.router.picking import Picker
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address, RouterSettings, parse_discover, parse_replica
-from hypertier.router.strategies import build
+from hypertier.router.strategies import Strategy, build
+from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.wire import BodyBudget, Request
 
 log = logging.getLogger("hypertier.router")
@@ -50,9 +52,11 @@ class Router:
             settings.strategy, replicas=self.replicas, index_bytes=settings.index_bytes, now=time.monotonic
         )
         self.metrics = Metrics(self.strategy, self.replicas)
+        self._kv_streams = self._hear_engines(self.strategy)
         self.connections: set[ClientConnection] = set()
         self._session_key = settings.session_key.lower().encode() if settings.strategy == "session" else None
-        self._hash_prompt = settings.strategy == "prefixaware"
+        self._keep_prompt = settings.strategy == "kvaware"
+        self._hash_prompt = self._keep_prompt or settings.strategy == "prefixaware"
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._all_closed = asyncio.Event()
@@ -134,6 +138,10 @@ class Router:
             for connection in list(self.connections):
                 connection.abort()
             await self._all_closed.wait()
+        if self._kv_streams is not None:
+            await self._kv_streams.stop()
+        if isinstance(self.strategy, KvAware):
+            await self.strategy.stop()
         self.replicas.replace([])
 
     # The owner of client connections, see `connection.Owner`.
@@ -164,7 +172,12 @@ class Router:
         elif path == b"/metrics":
             self._refuse(connection, Refusal(404, "metrics are on the port of --metrics-port", "not_found"))
         else:
-            inference = openai.read(request, session_key=self._session_key, hash_prompt=self._hash_prompt)
+            inference = openai.read(
+                request,
+                session_key=self._session_key,
+                hash_prompt=self._hash_prompt,
+                keep_prompt=self._keep_prompt,
+            )
             exchange = Exchange(self._proxy, connection, request, inference, request_id)
             connection.exchange = exchange
             exchange.start()
@@ -218,6 +231,20 @@ class Router:
                 setting, str(address), f"an address of this machine that is free ({error})"
             ) from error
         self._servers.append(server)
+
+    def _hear_engines(self, strategy: Strategy) -> KvStreams | None:
+        """Follow the KV events of all replicas, where the strategy asks for them."""
+        if not isinstance(strategy, KvAware):
+            return None
+        streams = KvStreams(
+            self.replicas,
+            events_of=lambda replica: self.settings.kv_events_of(replica.address),
+            apply=strategy.apply,
+            forget=strategy.forget,
+        )
+        strategy.in_step = streams.in_step
+        self.metrics.registry.register(KvCounts(strategy, streams))
+        return streams
 
     async def _sweep(self) -> None:
         settings = self.settings

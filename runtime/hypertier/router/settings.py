@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from hypertier.errors import ConfigError
 
-STRATEGIES = ("roundrobin", "prefixaware", "session")
+STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 MIB = 1024 * 1024
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -59,6 +59,16 @@ def parse_discover(text: str) -> Address:
     return address
 
 
+def parse_kv_events(text: str) -> Address:
+    """Read `HOST:PORT` of an engine's KV events. Raises ConfigError naming `--kv-events`."""
+    address = _split_address(text)
+    if address is None or not 1 <= address.port <= 65534:
+        raise ConfigError(
+            "--kv-events", text, "HOST:PORT of an engine's events; the port after sends replays"
+        )
+    return address
+
+
 def _split_address(text: str) -> Address | None:
     host, separator, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -86,6 +96,8 @@ class RouterSettings:
     strategy: str = "prefixaware"
     replicas: tuple[str, ...] = ()
     discover: str | None = None
+    kv_events_port: int = 5557
+    kv_events: tuple[str, ...] = ()
     session_key: str = "x-session-id"
     explain: bool = False
     retries: int = 2
@@ -123,19 +135,34 @@ class RouterSettings:
             )
         if not _HEADER_NAME.fullmatch(self.session_key):
             raise ConfigError("--session-key", self.session_key, "the name of a request header or body field")
+        self._check_kv_events()
         self._check_numbers()
 
     def _check_strategy(self) -> None:
         works = ", ".join(STRATEGIES)
-        if self.strategy == "kvaware":
-            raise ConfigError(
-                "--strategy",
-                self.strategy,
-                f"one of {works}; kvaware needs the engines' KV events, which this router does not read, "
-                "and prefixaware answers the same question from the requests it has sent",
-            )
         if self.strategy not in STRATEGIES:
             raise ConfigError("--strategy", self.strategy, f"one of {works}")
+
+    def _check_kv_events(self) -> None:
+        if not 1 <= self.kv_events_port <= 65534:
+            raise ConfigError(
+                "--kv-events-port", self.kv_events_port, "a TCP port, 1 to 65534; the next one sends replays"
+            )
+        for text in self.kv_events:
+            parse_kv_events(text)
+        if self.kv_events and self.strategy != "kvaware":
+            raise ConfigError("--kv-events", list(self.kv_events), "no such flag without --strategy kvaware")
+        if self.kv_events and len(self.kv_events) != len(self.replicas):
+            raise ConfigError(
+                "--kv-events", list(self.kv_events), "one for each --replica, in the same order, or none"
+            )
+
+    def kv_events_of(self, replica: Address) -> Address:
+        """Where that engine publishes its KV events."""
+        for url, text in zip(self.replicas, self.kv_events, strict=False):
+            if parse_replica(url) == replica:
+                return parse_kv_events(text)
+        return Address(replica.host, self.kv_events_port)
 
     def _check_numbers(self) -> None:
         at_least: tuple[tuple[str, float, float, str], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -87,10 +88,51 @@ def test_a_session_is_named_as_the_manifest_says() -> None:
     assert arguments[arguments.index("--session-key") + 1] == "x-user"
 
 
-def test_a_strategy_that_the_router_does_not_have_is_refused() -> None:
+def test_with_kvaware_engines_publish_where_routers_may_and_do_listen() -> None:
     wanted = deployment({"spec.intelligentRoutingSpec.routingStrategy": "kvaware"})
 
-    with pytest.raises(ConfigError, match=r"routingStrategy is 'kvaware'; expected one of roundrobin,"):
+    engine, router = (container_of(wanted, component)["args"] for component in ("engine", "router"))
+    config = json.loads(engine[engine.index("--kv-events-config") + 1])
+    port = int(router[router.index("--kv-events-port") + 1])
+    policies = {
+        each["metadata"]["name"].rpartition("-")[2]: each["spec"]
+        for each in objects_of(wanted)
+        if each["kind"] == "NetworkPolicy"
+    }
+    events = [{"protocol": "TCP", "port": port}, {"protocol": "TCP", "port": port + 1}]
+    assert config["enable_kv_cache_events"]
+    assert (config["endpoint"], config["replay_endpoint"]) == (f"tcp://*:{port}", f"tcp://*:{port + 1}")
+    assert [rule["ports"] for rule in policies["router"]["egress"]].count(events) == 1
+    assert [rule["ports"] for rule in policies["engine"]["ingress"]].count(events) == 1
+
+
+def test_without_kvaware_no_engine_publishes() -> None:
+    assert "--kv-events-config" not in container_of(deployment(), "engine")["args"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        pytest.param(
+            {
+                "spec.worker.modelInvocationPort.containerPort": 5558,
+                "spec.worker.probes": None,
+                "spec.worker.args": ["/opt/ml/model"],
+            },
+            r"modelInvocationPort\.containerPort is 5558; expected another port",
+            id="port",
+        ),
+        pytest.param(
+            {"spec.worker.args": ["/opt/ml/model", "--kv-events-config={}"]},
+            r"spec\.worker\.args --kv-events-config is '{}'; expected no such argument",
+            id="config",
+        ),
+    ],
+)
+def test_what_is_in_the_way_of_kv_events_is_refused(changes: dict[str, Any], setting: str) -> None:
+    wanted = deployment(changes | {"spec.intelligentRoutingSpec.routingStrategy": "kvaware"})
+
+    with pytest.raises(ConfigError, match=setting):
         objects_of(wanted)
 
 

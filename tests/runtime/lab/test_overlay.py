@@ -14,7 +14,7 @@ def test_a_setting_is_ruled_once_and_not_kept_as_well() -> None:
 
 
 def test_every_option_of_the_router_is_kept_or_ruled() -> None:
-    named_by_the_lab = {"--replica"}
+    named_by_the_lab = {"--replica", "--kv-events"}
     known = ROUTER.kept_options | {rule.setting for rule in ROUTER.options} | named_by_the_lab
 
     assert {option for parameter in command.params for option in parameter.opts} - known == set()

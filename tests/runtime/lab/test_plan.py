@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def plan(objects: list[dict[str, object]], *without: str, replicas: int = 2) -> 
     lab_settings = LabSettings(
         engine="simulated",
         replicas=replicas,
-        ports=(7000, 7001, 7002, 7003, 7004),
+        ports=(7000, 7001, 7002, 7003, 7004, 7010, 7012)[: 3 + 2 * replicas],
         model_directory=Path("/m"),
         engine_command=("engine",),
         router_command=("hypertier",),
@@ -40,6 +41,28 @@ def test_every_process_has_a_port_of_its_own() -> None:
     assert lab.replica_urls == ("http://127.0.0.1:7003", "http://127.0.0.1:7004")
     assert (lab.router_url, lab.l2_port) == ("http://127.0.0.1:7000", 7001)
     assert lab.router_metrics_url == "http://127.0.0.1:7002"
+
+
+def test_with_kvaware_every_engine_publishes_where_the_router_listens() -> None:
+    events = '{"enable_kv_cache_events": true, "endpoint": "tcp://*:5557"}'
+    lab = plan(
+        rendered(
+            [*ENGINE_ARGS, "--kv-events-config", events],
+            ENGINE_ENV,
+            [*ROUTER_ARGS, "--kv-events-port", "5557"],
+        )
+    )
+
+    published = [json.loads(spec.argv[spec.argv.index("--kv-events-config") + 1]) for spec in lab.engines]
+    heard = [
+        value
+        for name, value in zip(lab.router.argv, lab.router.argv[1:], strict=False)
+        if name == "--kv-events"
+    ]
+    assert [each["endpoint"] for each in published] == ["tcp://*:7010", "tcp://*:7012"]
+    assert [each["replay_endpoint"] for each in published] == ["tcp://*:7011", "tcp://*:7013"]
+    assert heard == ["127.0.0.1:7010", "127.0.0.1:7012"]
+    assert "--kv-events-port" not in lab.router.argv
 
 
 def test_without_a_metrics_port_the_routers_metrics_are_at_its_own() -> None:

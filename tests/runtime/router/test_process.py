@@ -62,7 +62,7 @@ def wait_until_refused(port: int) -> None:
 @pytest.mark.parametrize(
     ("args", "flag"),
     [
-        pytest.param(["--strategy", "kvaware", "--replica", "http://a:1"], "--strategy", id="kvaware"),
+        pytest.param(["--strategy", "nearest", "--replica", "http://a:1"], "--strategy", id="strategy"),
         pytest.param(["--replica", "a:1"], "--replica", id="replica"),
         pytest.param([], "--replica", id="none"),
         pytest.param(["--listen", "x", "--replica", "http://a:1"], "--listen", id="listen"),
