@@ -16,15 +16,22 @@ from hypertier.router import openai
 from hypertier.router.connection import ClientConnection
 from hypertier.router.discovery import DnsDiscovery
 from hypertier.router.health import HealthChecks
-from hypertier.router.kv_streams import KvStreams
-from hypertier.router.metrics import CONTENT_TYPE, KvCounts, Metrics
+from hypertier.router.metrics import CONTENT_TYPE, Metrics, PeerCounts
 from hypertier.router.openai import Refusal
+from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.settings import Address, RouterSettings, parse_discover, parse_replica
+from hypertier.router.settings import (
+    Address,
+    RouterSettings,
+    parse_discover,
+    parse_peer,
+    parse_peers,
+    parse_replica,
+)
+from hypertier.router.sharing import Shared
 from hypertier.router.strategies import Strategy, build
-from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.wire import BodyBudget, Request
 
 log = logging.getLogger("hypertier.router")
@@ -48,15 +55,22 @@ class Router:
         self.max_body_bytes = settings.max_body_bytes
         self.budget = BodyBudget(settings.max_buffered_bytes)
         self.replicas = ReplicaSet()
-        self.strategy = build(
+        self.strategy: Strategy = build(
             settings.strategy, replicas=self.replicas, index_bytes=settings.index_bytes, now=time.monotonic
         )
+        self.peer_counts = PeerCounts()
+        self.peers = Peers(self.peer_counts, time.monotonic)
+        self._shared: Shared | None = None
+        if settings.peer_address is not None:
+            self.strategy = self._shared = Shared(
+                self.strategy, self.replicas, tell=self.peers.tell, counts=self.peer_counts
+            )
         self.metrics = Metrics(self.strategy, self.replicas)
-        self._kv_streams = self._hear_engines(self.strategy)
+        if self._shared is not None:
+            self.metrics.registry.register(self.peer_counts)
         self.connections: set[ClientConnection] = set()
         self._session_key = settings.session_key.lower().encode() if settings.strategy == "session" else None
-        self._keep_prompt = settings.strategy == "kvaware"
-        self._hash_prompt = self._keep_prompt or settings.strategy == "prefixaware"
+        self._hash_prompt = settings.strategy == "prefixaware"
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._all_closed = asyncio.Event()
@@ -90,6 +104,7 @@ class Router:
         else:
             self.replicas.replace(parse_replica(url) for url in settings.replicas)
         await self._health.first_round()
+        await self._start_peers()
         await self._listen("--listen", settings.address, lambda: ClientConnection(self))
         if settings.metrics_address is not None:
             admin = _Admin(self)
@@ -138,10 +153,7 @@ class Router:
             for connection in list(self.connections):
                 connection.abort()
             await self._all_closed.wait()
-        if self._kv_streams is not None:
-            await self._kv_streams.stop()
-        if isinstance(self.strategy, KvAware):
-            await self.strategy.stop()
+        await self.peers.stop()
         self.replicas.replace([])
 
     # The owner of client connections, see `connection.Owner`.
@@ -172,12 +184,7 @@ class Router:
         elif path == b"/metrics":
             self._refuse(connection, Refusal(404, "metrics are on the port of --metrics-port", "not_found"))
         else:
-            inference = openai.read(
-                request,
-                session_key=self._session_key,
-                hash_prompt=self._hash_prompt,
-                keep_prompt=self._keep_prompt,
-            )
+            inference = openai.read(request, session_key=self._session_key, hash_prompt=self._hash_prompt)
             exchange = Exchange(self._proxy, connection, request, inference, request_id)
             connection.exchange = exchange
             exchange.start()
@@ -232,19 +239,20 @@ class Router:
             ) from error
         self._servers.append(server)
 
-    def _hear_engines(self, strategy: Strategy) -> KvStreams | None:
-        """Follow the KV events of all replicas, where the strategy asks for them."""
-        if not isinstance(strategy, KvAware):
-            return None
-        streams = KvStreams(
-            self.replicas,
-            events_of=lambda replica: self.settings.kv_events_of(replica.address),
-            apply=strategy.apply,
-            forget=strategy.forget,
+    async def _start_peers(self) -> None:
+        """Hear other routers, and tell them, where the settings name any."""
+        settings = self.settings
+        if self._shared is None or settings.peer_address is None:
+            return
+        await self.peers.start(settings.peer_address, self._shared)
+        if settings.peers is None:
+            self.peers.replace(map(parse_peer, settings.peer))
+            return
+        discovery = DnsDiscovery(
+            parse_peers(settings.peers), self.peers, interval_seconds=settings.discover_interval_seconds
         )
-        strategy.in_step = streams.in_step
-        self.metrics.registry.register(KvCounts(strategy, streams))
-        return streams
+        await discovery.step()
+        self._tasks.append(asyncio.get_running_loop().create_task(discovery.run()))
 
     async def _sweep(self) -> None:
         settings = self.settings

@@ -1,12 +1,12 @@
-"""Finding replicas by name: every address that a headless Service resolves to is one."""
+"""Finding replicas and routers by name: every address that a headless Service resolves to is one."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
-from hypertier.router.replicas import ReplicaSet
 from hypertier.router.settings import Address
 
 # A name that resolves to nothing once may be a hiccup of DNS; so often in a row, there are no replicas.
@@ -30,14 +30,22 @@ async def resolve(target: Address) -> list[Address] | None:
     return sorted({Address(str(sockaddr[0]), target.port) for *_, sockaddr in found}, key=str)
 
 
+class Listed(Protocol):
+    """What follows a list of addresses."""
+
+    def replace(self, addresses: Iterable[Address]) -> None:
+        """These, and no others."""
+        ...
+
+
 class DnsDiscovery:
-    """Keeps the replicas in step with DNS; without an answer the last list stays."""
+    """Keeps replicas, or routers, in step with DNS; without an answer the last list stays."""
 
     def __init__(
-        self, target: Address, replicas: ReplicaSet, *, interval_seconds: float, resolve: Resolve = resolve
+        self, target: Address, listed: Listed, *, interval_seconds: float, resolve: Resolve = resolve
     ) -> None:
         self._target = target
-        self._replicas = replicas
+        self._listed = listed
         self._interval_seconds = interval_seconds
         self._resolve = resolve
         self._num_empty = 0
@@ -47,11 +55,11 @@ class DnsDiscovery:
         found = await self._resolve(self._target)
         if found:
             self._num_empty = 0
-            self._replicas.replace(found)
+            self._listed.replace(found)
         elif found is not None:
             self._num_empty += 1
             if self._num_empty >= MAX_EMPTY_ANSWERS:
-                self._replicas.replace([])
+                self._listed.replace([])
 
     async def run(self) -> None:
         """Ask every interval, until cancelled."""

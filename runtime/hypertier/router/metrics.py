@@ -12,49 +12,62 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from hypertier.router.kv_streams import KvStreams
 from hypertier.router.replicas import ReplicaSet, State
 from hypertier.router.strategies import Strategy
-from hypertier.router.strategies.kvaware import KvAware
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
-class KvCounts(Collector):
-    """What `kvaware` knows and does not know."""
+class PeerCounts(Collector):
+    """What passes between this router and those beside it.
 
-    def __init__(self, strategy: KvAware, streams: KvStreams) -> None:
-        self._strategy = strategy
-        self._streams = streams
+    `num_told` and `num_heard` are the routers that hear this one and that this one hears; `num_in_flight`
+    the requests of others.
+    """
+
+    def __init__(self) -> None:
+        self.num_told = 0
+        self.num_heard = 0
+        self.num_in_flight = 0
+        self.num_out = 0
+        self.num_in = 0
+        self.dropped: Counter[str] = Counter()
+        self.losses: Counter[str] = Counter()
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Every series; called by the registry."""
+        peers = GaugeMetricFamily(
+            "hypertier_router_peers", "Routers that hear this one, or are heard.", labels=["direction"]
+        )
+        peers.add_metric(["out"], self.num_told)
+        peers.add_metric(["in"], self.num_heard)
+        yield peers
         yield GaugeMetricFamily(
-            "hypertier_router_kvaware_in_step",
-            "Replicas of which all KV events are heard.",
-            value=len(self._streams.in_step),
+            "hypertier_router_peer_in_flight",
+            "Requests in flight that other routers sent.",
+            value=self.num_in_flight,
         )
-        yield CounterMetricFamily(
-            "hypertier_router_kvaware_batches",
-            "Batches of KV events that were applied.",
-            value=self._streams.num_batches,
+        events = CounterMetricFamily(
+            "hypertier_router_peer_events", "Events told to other routers, or heard.", labels=["direction"]
         )
-        by_cause = (
-            (
-                "resyncs",
-                "Times that an engine's events were lost and all was forgotten.",
-                self._streams.resyncs,
-            ),
-            ("fallbacks", "Choices made by what was sent where, by cause.", self._strategy.fallbacks),
-            ("dropped_blocks", "Blocks of events that can't be used.", self._strategy.index.dropped),
-            ("tokenizations", "Prompts tokenized by an engine, or not.", self._strategy.tokenizations),
+        events.add_metric(["out"], self.num_out)
+        events.add_metric(["in"], self.num_in)
+        yield events
+        dropped = CounterMetricFamily(
+            "hypertier_router_peer_events_dropped", "Events without effect, by cause.", labels=["cause"]
         )
-        for name, about, counts in by_cause:
-            family = CounterMetricFamily(f"hypertier_router_kvaware_{name}", about, labels=["cause"])
-            for cause, number in counts.items():
-                family.add_metric([cause], number)
-            yield family
+        for cause, number in self.dropped.items():
+            dropped.add_metric([cause], number)
+        yield dropped
+        losses = CounterMetricFamily(
+            "hypertier_router_peer_losses",
+            "Connections with other routers that ended or never came about, by cause.",
+            labels=["cause"],
+        )
+        for cause, number in self.losses.items():
+            losses.add_metric([cause], number)
+        yield losses
 
 
 class Metrics(Collector):

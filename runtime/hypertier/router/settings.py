@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from hypertier.errors import ConfigError
 
-STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
+STRATEGIES = ("roundrobin", "prefixaware", "session")
 MIB = 1024 * 1024
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -51,21 +51,29 @@ def parse_replica(text: str) -> Address:
 
 def parse_discover(text: str) -> Address:
     """Read `dns://HOST:PORT`: every address HOST resolves to is a replica on PORT. Raises ConfigError."""
-    expected = "dns://HOST:PORT, HOST being a headless Service whose addresses are the engines'"
+    return _parse_dns("--discover", text, "engines'")
+
+
+def parse_peers(text: str) -> Address:
+    """Read `dns://HOST:PORT`: every address HOST resolves to is a router on PORT. Raises ConfigError."""
+    return _parse_dns("--peers", text, "routers'")
+
+
+def _parse_dns(setting: str, text: str, whose: str) -> Address:
     scheme, separator, rest = text.partition("://")
     address = _split_address(rest)
     if scheme != "dns" or not separator or address is None or address.port == 0:
-        raise ConfigError("--discover", text, expected)
+        raise ConfigError(
+            setting, text, f"dns://HOST:PORT, HOST being a headless Service whose addresses are the {whose}"
+        )
     return address
 
 
-def parse_kv_events(text: str) -> Address:
-    """Read `HOST:PORT` of an engine's KV events. Raises ConfigError naming `--kv-events`."""
+def parse_peer(text: str) -> Address:
+    """Read another router's `HOST:PORT`. Raises ConfigError naming `--peer`."""
     address = _split_address(text)
-    if address is None or not 1 <= address.port <= 65534:
-        raise ConfigError(
-            "--kv-events", text, "HOST:PORT of an engine's events; the port after sends replays"
-        )
+    if address is None or address.port == 0:
+        raise ConfigError("--peer", text, "HOST:PORT of another router's --peer-listen")
     return address
 
 
@@ -96,8 +104,9 @@ class RouterSettings:
     strategy: str = "prefixaware"
     replicas: tuple[str, ...] = ()
     discover: str | None = None
-    kv_events_port: int = 5557
-    kv_events: tuple[str, ...] = ()
+    peers: str | None = None
+    peer: tuple[str, ...] = ()
+    peer_listen: str | None = None
     session_key: str = "x-session-id"
     explain: bool = False
     retries: int = 2
@@ -135,34 +144,41 @@ class RouterSettings:
             )
         if not _HEADER_NAME.fullmatch(self.session_key):
             raise ConfigError("--session-key", self.session_key, "the name of a request header or body field")
-        self._check_kv_events()
+        self._check_peers()
         self._check_numbers()
 
     def _check_strategy(self) -> None:
         works = ", ".join(STRATEGIES)
+        if self.strategy == "kvaware":
+            raise ConfigError(
+                "--strategy",
+                self.strategy,
+                f"one of {works}; kvaware needs the engines' KV events, which this router does not read, "
+                "and prefixaware answers the same question from the requests it has sent",
+            )
         if self.strategy not in STRATEGIES:
             raise ConfigError("--strategy", self.strategy, f"one of {works}")
 
-    def _check_kv_events(self) -> None:
-        if not 1 <= self.kv_events_port <= 65534:
+    def _check_peers(self) -> None:
+        if self.peers is not None:
+            parse_peers(self.peers)
+        for text in self.peer:
+            parse_peer(text)
+        if self.peer_listen is not None:
+            parse_listen("--peer-listen", self.peer_listen)
+        if self.peers is not None and self.peer:
+            raise ConfigError("--peer", list(self.peer), "either --peers or --peer, not both")
+        tells = self.peers is not None or bool(self.peer)
+        if tells and self.peer_listen is None:
+            raise ConfigError("--peer-listen", None, "HOST:PORT on which the other routers find this one")
+        if self.peer_listen is not None and not tells:
             raise ConfigError(
-                "--kv-events-port", self.kv_events_port, "a TCP port, 1 to 65534; the next one sends replays"
+                "--peers", None, "dns://HOST:PORT of the routers, or --peer for each, beside --peer-listen"
             )
-        for text in self.kv_events:
-            parse_kv_events(text)
-        if self.kv_events and self.strategy != "kvaware":
-            raise ConfigError("--kv-events", list(self.kv_events), "no such flag without --strategy kvaware")
-        if self.kv_events and len(self.kv_events) != len(self.replicas):
+        if tells and self.strategy != "prefixaware":
             raise ConfigError(
-                "--kv-events", list(self.kv_events), "one for each --replica, in the same order, or none"
+                "--strategy", self.strategy, "prefixaware with --peers or --peer; the others need no news"
             )
-
-    def kv_events_of(self, replica: Address) -> Address:
-        """Where that engine publishes its KV events."""
-        for url, text in zip(self.replicas, self.kv_events, strict=False):
-            if parse_replica(url) == replica:
-                return parse_kv_events(text)
-        return Address(replica.host, self.kv_events_port)
 
     def _check_numbers(self) -> None:
         at_least: tuple[tuple[str, float, float, str], ...] = (
@@ -220,11 +236,20 @@ class RouterSettings:
         """Where `/metrics` is served instead of on `address`; None keeps it there."""
         return None if self.metrics_port is None else Address(self.address.host, self.metrics_port)
 
+    @property
+    def peer_address(self) -> Address | None:
+        """Where other routers connect; None where routers tell one another nothing."""
+        return None if self.peer_listen is None else parse_listen("--peer-listen", self.peer_listen)
+
     def plan(self) -> str:
         """One line for the log at start: what will run, with the limits that an operator asks about first."""
         source = self.discover or f"{len(self.replicas)} replica(s) {', '.join(self.replicas)}"
         return (
             f"strategy {self.strategy}, {source}; bodies up to {self.max_body_bytes / MIB:g} MiB, "
             f"prefix index {self.index_bytes / MIB:g} MiB, {self.retries} retries before the first byte, "
-            f"drain {self.drain_seconds:g} s"
+            f"drain {self.drain_seconds:g} s{self._peers_plan()}"
         )
+
+    def _peers_plan(self) -> str:
+        source = self.peers or ", ".join(self.peer)
+        return f"; tells {source}, hears on {self.peer_listen}" if source else ""

@@ -8,7 +8,7 @@ import pytest
 from fakes_router import Traffic
 from prometheus_client.parser import text_string_to_metric_families
 
-from hypertier.router.metrics import FIRST_BYTE_SECONDS, Metrics
+from hypertier.router.metrics import FIRST_BYTE_SECONDS, Metrics, PeerCounts
 
 PAGE = Path(__file__).parents[3] / "docs" / "router.md"
 
@@ -81,7 +81,7 @@ def test_series_of_a_replica_go_with_it() -> None:
 def test_every_metric_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
-    names = {family.name for family in metrics().collect()}
+    names = {family.name for one in (metrics(), PeerCounts()) for family in one.collect()}
 
     assert names
     assert not {name for name in names if name not in page}

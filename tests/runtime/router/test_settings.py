@@ -20,12 +20,7 @@ ENGINE = "http://10.0.0.5:8000"
         pytest.param({"listen": "0.0.0.0:70000"}, "--listen", id="port-large"),
         pytest.param({"listen": "::1:80"}, "--listen", id="bare-ipv6"),
         pytest.param({"metrics_port": 65536}, "--metrics-port", id="metrics-port"),
-        pytest.param({"kv_events_port": 65535}, "--kv-events-port", id="no-port-for-replays"),
-        pytest.param({"kv_events": ("a:1",)}, "--kv-events", id="events-without-use"),
-        pytest.param({"strategy": "kvaware", "kv_events": ("a",)}, "--kv-events", id="events-port"),
-        pytest.param(
-            {"strategy": "kvaware", "kv_events": ("a:1", "b:1")}, "--kv-events", id="events-of-none"
-        ),
+        pytest.param({"strategy": "kvaware"}, "--strategy", id="kvaware"),
         pytest.param({"strategy": "round-robin"}, "--strategy", id="strategy"),
         pytest.param({"replicas": ()}, "--replica", id="no-replica"),
         pytest.param({"replicas": (ENGINE, ENGINE)}, "--replica", id="replica-twice"),
@@ -40,6 +35,19 @@ ENGINE = "http://10.0.0.5:8000"
         pytest.param({"discover": "engines:8000"}, "--discover", id="discover-scheme"),
         pytest.param({"discover": "dns://engines"}, "--discover", id="discover-port"),
         pytest.param({"discover": "dns://engines:8000"}, "--discover", id="discover-and-replica"),
+        pytest.param({"peers": "routers:9091", "peer_listen": "0.0.0.0:1"}, "--peers", id="peers-scheme"),
+        pytest.param({"peer": ("a:0",), "peer_listen": "0.0.0.0:1"}, "--peer", id="peer-port-zero"),
+        pytest.param({"peer": ("a:1",), "peer_listen": "1"}, "--peer-listen", id="peer-listen"),
+        pytest.param({"peer": ("a:1",)}, "--peer-listen", id="peer-without-listen"),
+        pytest.param({"peer_listen": "0.0.0.0:1"}, "--peers", id="listen-without-peer"),
+        pytest.param(
+            {"peers": "dns://a:1", "peer": ("a:1",), "peer_listen": "0.0.0.0:1"}, "--peer", id="peer-twice"
+        ),
+        pytest.param(
+            {"peer": ("a:1",), "peer_listen": "0.0.0.0:1", "strategy": "session"},
+            "--strategy",
+            id="peer-without-use",
+        ),
         pytest.param({"session_key": "x session"}, "--session-key", id="session-key"),
         pytest.param({"retries": -1}, "--retries", id="retries"),
         pytest.param({"max_body_bytes": 10}, "--max-body-bytes", id="body"),
@@ -65,12 +73,9 @@ def test_wrong_value_names_its_flag_and_what_works(wrong: dict[str, Any], settin
     assert caught.value.expected
 
 
-def test_events_are_where_they_are_said_to_be_or_on_their_port() -> None:
-    named = RouterSettings(replicas=(ENGINE,), strategy="kvaware", kv_events=("127.0.0.1:7001",))
-    found = RouterSettings(discover="dns://engines:8000", strategy="kvaware", kv_events_port=7000)
-
-    assert str(named.kv_events_of(parse_replica(ENGINE))) == "127.0.0.1:7001"
-    assert str(found.kv_events_of(Address("10.0.0.7", 8000))) == "10.0.0.7:7000"
+def test_kvaware_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match="KV events"):
+        RouterSettings(replicas=(ENGINE,), strategy="kvaware")
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "prefixaware", "session"])

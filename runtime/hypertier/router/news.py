@@ -1,0 +1,165 @@
+"""What routers of one endpoint tell one another, as bytes on a TCP connection.
+
+Both sides begin with a greeting: `htrn`, a byte with the version, 16 bytes that name this start of this router.
+Then the one that connected speaks, and the other listens. Each message is the length of its body in 2 bytes, a
+byte that says which it is, and the body; numbers are in network order:
+
+| kind | body |
+|---|---|
+| 1 sent | number of the request (8), prompt bytes (8), of these believed cached there (8), 1 if its answer is streamed (1), length of the replica's name (2), the name, hashes of the prompt's blocks (8 each) |
+| 2 first token | number of the request (8) |
+| 3 finished | number of the request (8) |
+| 4 alive | |
+
+A request's number is unique on its connection. What ends with the connection is finished.
+"""  # noqa: E501 (a row of a table)
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hypertier.errors import PeerError
+from hypertier.router.openai import BLOCK_ENDS
+
+VERSION = 1
+ID_BYTES = 16
+MAX_NAME_BYTES = 512
+MAX_PROMPT_BYTES = 2**48
+
+_MAGIC = b"htrn"
+_GREETING = struct.Struct(f"!4sB{ID_BYTES}s")
+_HEAD = struct.Struct("!HB")
+_SENT = struct.Struct("!QQQBH")
+_NUMBER = struct.Struct("!Q")
+_HASH_BYTES = 8
+_SENT_KIND, _FIRST_TOKEN_KIND, _FINISHED_KIND, _ALIVE_KIND = 1, 2, 3, 4
+
+GREETING_BYTES = _GREETING.size
+MAX_BODY_BYTES = _SENT.size + MAX_NAME_BYTES + _HASH_BYTES * len(BLOCK_ENDS)
+ALIVE_MESSAGE = _HEAD.pack(0, _ALIVE_KIND)
+
+
+class Sent(NamedTuple):
+    """A request went to a replica. `replica` is its `HOST:PORT`; the rest is as in `InferenceRequest`."""
+
+    number: int
+    replica: bytes
+    num_bytes: int
+    matched_bytes: int
+    streamed: bool
+    block_hashes: tuple[int, ...]
+
+
+class FirstToken(NamedTuple):
+    """The first event of its answer came."""
+
+    number: int
+
+
+class Finished(NamedTuple):
+    """It ended, well or not."""
+
+    number: int
+
+
+class Alive(NamedTuple):
+    """Nothing happened."""
+
+
+News = Sent | FirstToken | Finished | Alive
+
+
+def greeting(router_id: bytes) -> bytes:
+    """The first bytes of either side."""
+    return _GREETING.pack(_MAGIC, VERSION, router_id)
+
+
+def read_greeting(data: bytes) -> bytes:
+    """The other router's id, from its first `GREETING_BYTES`. Raises PeerError for a foreign one."""
+    magic, version, router_id = _GREETING.unpack(data)
+    if magic != _MAGIC:
+        raise PeerError("malformed", "this is no router")
+    if version != VERSION:
+        raise PeerError("version", f"it speaks version {version}, this router version {VERSION}")
+    return bytes(router_id)
+
+
+def sent_message(
+    number: int,
+    replica: bytes,
+    num_bytes: int,
+    matched_bytes: int,
+    streamed: bool,
+    block_hashes: Sequence[int],
+) -> bytes:
+    """A `Sent` as bytes; its fields must be within the bounds that `Reader` holds others to."""
+    num_hashes = len(block_hashes)
+    length = _SENT.size + len(replica) + _HASH_BYTES * num_hashes
+    fields = _SENT.pack(number, num_bytes, matched_bytes, streamed, len(replica))
+    head = _HEAD.pack(length, _SENT_KIND)
+    return b"".join((head, fields, replica, struct.pack(f"!{num_hashes}Q", *block_hashes)))
+
+
+def first_token_message(number: int) -> bytes:
+    """A `FirstToken` as bytes."""
+    return _HEAD.pack(_NUMBER.size, _FIRST_TOKEN_KIND) + _NUMBER.pack(number)
+
+
+def finished_message(number: int) -> bytes:
+    """A `Finished` as bytes."""
+    return _HEAD.pack(_NUMBER.size, _FINISHED_KIND) + _NUMBER.pack(number)
+
+
+class Reader:
+    """Takes messages out of a stream of bytes; holds less than one message in between."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    @property
+    def num_held(self) -> int:
+        """Bytes of a message that has not come whole."""
+        return len(self._rest)
+
+    def feed(self, data: bytes) -> list[News]:
+        """The messages that are whole with `data`. Raises PeerError for one that no router writes."""
+        data = self._rest + data if self._rest else data
+        found: list[News] = []
+        at = 0
+        while len(data) - at >= _HEAD.size:
+            length, kind = _HEAD.unpack_from(data, at)
+            if length > MAX_BODY_BYTES:
+                raise PeerError("malformed", f"a message of {length} bytes; {MAX_BODY_BYTES} are the most")
+            begin = at + _HEAD.size
+            if begin + length > len(data):
+                break
+            at = begin + length
+            found.append(_read(kind, data[begin:at]))
+        self._rest = data[at:]
+        return found
+
+
+def _read(kind: int, body: bytes) -> News:
+    if kind == _SENT_KIND and len(body) >= _SENT.size:
+        return _read_sent(body)
+    if kind == _FIRST_TOKEN_KIND and len(body) == _NUMBER.size:
+        return FirstToken(*_NUMBER.unpack(body))
+    if kind == _FINISHED_KIND and len(body) == _NUMBER.size:
+        return Finished(*_NUMBER.unpack(body))
+    if kind == _ALIVE_KIND and not body:
+        return Alive()
+    raise PeerError("malformed", f"a message of kind {kind} and {len(body)} bytes")
+
+
+def _read_sent(body: bytes) -> Sent:
+    number, num_bytes, matched_bytes, streamed, name_length = _SENT.unpack_from(body)
+    begin = _SENT.size + name_length
+    num_hashes, left = divmod(len(body) - begin, _HASH_BYTES)
+    if name_length > MAX_NAME_BYTES or left or not 0 <= num_hashes <= len(BLOCK_ENDS):
+        raise PeerError("malformed", f"a request with a name of {name_length} bytes among {len(body)}")
+    if streamed > 1 or not matched_bytes <= num_bytes <= MAX_PROMPT_BYTES:
+        raise PeerError("malformed", f"a prompt of {num_bytes} bytes, {matched_bytes} of them cached")
+    hashes = struct.unpack_from(f"!{num_hashes}Q", body, begin)
+    return Sent(number, body[_SENT.size : begin], num_bytes, matched_bytes, bool(streamed), hashes)

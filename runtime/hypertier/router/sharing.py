@@ -1,0 +1,124 @@
+"""A strategy that knows what the routers beside this one have sent, and tells them what it sends itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import count
+
+from hypertier.errors import PeerError
+from hypertier.router import news
+from hypertier.router.metrics import PeerCounts
+from hypertier.router.news import FirstToken, News, Sent
+from hypertier.router.openai import InferenceRequest
+from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.strategies import Strategy
+from hypertier.router.strategies.by_score import Choice
+
+MAX_IN_FLIGHT = 65536
+"""Requests in flight that one other router may have: about 20 MB of memory."""
+
+
+class Shared:
+    """Passes all on to `strategy`: own requests, which it `tell`s others of, and what others tell.
+
+    A request of another router counts until that says that it finished, or is no longer heard. Where nobody
+    is heard, the strategy knows what it would know alone.
+    """
+
+    def __init__(
+        self, strategy: Strategy, replicas: ReplicaSet, *, tell: Callable[[bytes], None], counts: PeerCounts
+    ) -> None:
+        self.name = strategy.name
+        self._strategy = strategy
+        self._replicas = replicas
+        self._tell = tell
+        self._counts = counts
+        self._numbers = count(1)
+        self._own: dict[Hashable, tuple[int, bytes]] = {}
+        self._heard: dict[Hashable, set[int]] = {}
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory that the strategy's index takes."""
+        return self._strategy.index_bytes
+
+    def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
+        """The strategy's choice."""
+        return self._strategy.choose(request, candidates, now)
+
+    def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
+        """An own request goes there."""
+        self._strategy.sent(ticket, request, choice, now)
+        number = next(self._numbers)
+        message = news.sent_message(
+            number,
+            choice.replica.name,
+            request.num_bytes,
+            min(choice.matched_bytes, request.num_bytes),
+            request.streamed,
+            request.block_hashes,
+        )
+        self._own[ticket] = number, message
+        self._tell(message)
+
+    def first_token(self, ticket: Hashable, now: float) -> None:
+        """The answer to an own request began."""
+        self._strategy.first_token(ticket, now)
+        own = self._own.get(ticket)
+        if own is not None:
+            number, said = own
+            message = news.first_token_message(number)
+            self._own[ticket] = number, said + message
+            self._tell(message)
+
+    def finished(self, ticket: Hashable, now: float) -> None:
+        """An own request ended."""
+        self._strategy.finished(ticket, now)
+        own = self._own.pop(ticket, None)
+        if own is not None:
+            self._tell(news.finished_message(own[0]))
+
+    def in_flight_messages(self) -> tuple[bytes, int]:
+        """All that another router must hear that hears this one from now on, and how many messages it is."""
+        return b"".join(said for _, said in self._own.values()), len(self._own)
+
+    def heard(self, peer: Hashable, what: News, now: float) -> None:
+        """Another router, on the connection `peer`, says so.
+
+        Raises PeerError when it has more than `MAX_IN_FLIGHT` requests in flight, or one twice.
+        """
+        if isinstance(what, Sent):
+            self._heard_sent(peer, what, now)
+        elif isinstance(what, FirstToken):
+            self._strategy.first_token((peer, what.number), now)
+        elif isinstance(what, news.Finished):
+            self._heard_finished(peer, what.number, now)
+
+    def lost(self, peer: Hashable, now: float) -> None:
+        """That connection ended, and with it what is known to be in flight of it."""
+        for number in self._heard.pop(peer, ()):
+            self._counts.num_in_flight -= 1
+            self._strategy.finished((peer, number), now)
+
+    def _heard_sent(self, peer: Hashable, sent: Sent, now: float) -> None:
+        in_flight = self._heard.setdefault(peer, set())
+        if len(in_flight) >= MAX_IN_FLIGHT:
+            raise PeerError("too_many", f"{MAX_IN_FLIGHT} requests in flight are the most")
+        if sent.number in in_flight:
+            raise PeerError("malformed", f"request {sent.number} was sent before it finished")
+        replica = self._replicas.by_url.get(f"http://{sent.replica.decode('ascii', 'replace')}")
+        if replica is None or replica.state is State.LEAVING:
+            self._counts.dropped["replica"] += 1
+            return
+        in_flight.add(sent.number)
+        self._counts.num_in_flight += 1
+        request = InferenceRequest(sent.num_bytes, sent.block_hashes, streamed=sent.streamed)
+        choice = Choice(replica, "peer", sent.matched_bytes)
+        self._strategy.sent((peer, sent.number), request, choice, now)
+
+    def _heard_finished(self, peer: Hashable, number: int, now: float) -> None:
+        in_flight = self._heard.get(peer)
+        if in_flight is not None and number in in_flight:
+            in_flight.discard(number)
+            self._counts.num_in_flight -= 1
+            self._strategy.finished((peer, number), now)

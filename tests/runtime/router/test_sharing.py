@@ -1,0 +1,190 @@
+"""What routers tell one another counts like their own, and no longer than it should."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fakes_router import healthy_replicas
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypertier.errors import PeerError
+from hypertier.router import sharing
+from hypertier.router.metrics import PeerCounts
+from hypertier.router.news import Finished, FirstToken, Reader, Sent
+from hypertier.router.openai import InferenceRequest
+from hypertier.router.picking import Picker
+from hypertier.router.replicas import Replica
+from hypertier.router.settings import Address
+from hypertier.router.sharing import Shared
+from hypertier.router.strategies.prefixaware import PrefixAware
+
+
+class Side:
+    """One router's picking, whose messages reach `others` at once, through the bytes of the protocol."""
+
+    def __init__(self, num_replicas: int = 3) -> None:
+        self.replicas, _ = healthy_replicas(num_replicas)
+        self.counts = PeerCounts()
+        self.inner = PrefixAware(self.replicas, capacity_bytes=1 << 20, now=lambda: 0.0)
+        self.shared = Shared(self.inner, self.replicas, tell=self.tell, counts=self.counts)
+        self.picker = Picker(self.shared, self.replicas)
+        self.others: list[Side] = []
+
+    def tell(self, message: bytes) -> None:
+        for other in self.others:
+            other.hear(self, message)
+
+    def hear(self, peer: Any, data: bytes) -> None:
+        for what in Reader().feed(data):
+            self.shared.heard(peer, what, 1.0)
+
+    def send(self, ticket: Any, request: InferenceRequest) -> Replica:
+        choice = self.picker.pick(ticket, request, 1.0)
+        assert choice is not None
+        return choice.replica
+
+    @property
+    def in_flight(self) -> list[int]:
+        scoring = self.inner._scoring
+        return [scoring.in_flight(number) for number in range(len(self.replicas.by_url))]
+
+
+def sides(count: int, num_replicas: int = 3) -> list[Side]:
+    made = [Side(num_replicas) for _ in range(count)]
+    for one in made:
+        one.others = [other for other in made if other is not one]
+    return made
+
+
+PROMPT = InferenceRequest(1000, (1, 2, 3, 4), streamed=True)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_routers_that_share_send_equal_prompts_to_different_replicas(count: int) -> None:
+    routers = sides(count)
+
+    urls = {router.send("one", PROMPT._replace(block_hashes=())).url for router in routers}
+
+    assert len(urls) == count
+
+
+def test_routers_that_share_nothing_pile_onto_one() -> None:
+    routers = [Side(), Side(), Side()]
+
+    urls = {router.send("one", PROMPT._replace(block_hashes=())).url for router in routers}
+
+    assert len(urls) == 1
+
+
+def test_what_another_router_sent_is_believed_cached_there() -> None:
+    one, other = sides(2)
+    url = one.send("one", PROMPT).url
+    one.shared.first_token("one", 1.0)
+    one.shared.finished("one", 1.0)
+
+    choice = other.picker.pick("other", PROMPT, 2.0)
+
+    assert choice is not None
+    assert (choice.replica.url, choice.reason) == (url, "prefix")
+    assert choice.matched_bytes > 0
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["send", "token", "finish"])), max_size=60)
+
+
+@given(STEPS)
+def test_all_routers_know_the_same_in_flight_and_nothing_once_all_are_lost(
+    steps: list[tuple[int, str]],
+) -> None:
+    routers = sides(3)
+    open_: list[list[int]] = [[], [], []]
+
+    for number, (who, what) in enumerate(steps):
+        if what == "send":
+            routers[who].send(number, PROMPT._replace(block_hashes=(number,)))
+            open_[who].append(number)
+        elif open_[who] and what == "token":
+            routers[who].shared.first_token(open_[who][0], 1.0)
+        elif open_[who]:
+            routers[who].shared.finished(open_[who].pop(0), 1.0)
+    total = sum(map(len, open_))
+    told = [sum(router.in_flight) for router in routers]
+    for router in routers:
+        for other in router.others:
+            router.shared.lost(other, 2.0)
+
+    assert told == [total] * 3
+    assert [sum(router.in_flight) for router in routers] == [len(own) for own in open_]
+    assert [router.counts.num_in_flight for router in routers] == [0, 0, 0]
+
+
+def test_who_connects_late_hears_all_that_is_in_flight_and_nothing_that_ended() -> None:
+    one, late = Side(), Side()
+    for ticket in ("begun", "waiting", "ended"):
+        one.send(ticket, PROMPT._replace(block_hashes=()))
+    one.shared.first_token("begun", 1.0)
+    one.shared.finished("ended", 1.0)
+
+    data, num_requests = one.shared.in_flight_messages()
+    late.hear("one", data)
+
+    assert num_requests == 2
+    assert late.in_flight == one.in_flight
+    assert late.counts.num_in_flight == 2
+
+
+def test_a_request_to_a_replica_that_is_not_listed_here_is_counted_and_ignored() -> None:
+    side = Side()
+
+    for what in (Sent(1, b"10.9.9.9:1", 10, 0, True, (1,)), FirstToken(1), Finished(1)):
+        side.shared.heard("peer", what, 1.0)
+
+    assert side.counts.dropped == {"replica": 1}
+    assert side.counts.num_in_flight == 0
+    assert side.in_flight == [0, 0, 0]
+
+
+def test_a_replica_that_leaves_takes_what_others_sent_there_with_it() -> None:
+    side = Side(2)
+    name = b"10.0.0.1:8000"
+    side.shared.heard("peer", Sent(1, name, 10, 0, True, ()), 1.0)
+
+    side.replicas.replace([Address("10.0.0.2", 8000)])
+    side.shared.heard("peer", Sent(2, name, 10, 0, True, ()), 1.0)
+    side.shared.heard("peer", Finished(1), 1.0)
+
+    assert side.counts.dropped == {"replica": 1}
+    assert side.counts.num_in_flight == 0
+    assert sum(side.in_flight) == 0
+
+
+def test_one_router_has_a_bounded_number_of_requests_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "MAX_IN_FLIGHT", 3)
+    side = Side()
+    for number in range(3):
+        side.shared.heard("peer", Sent(number, b"10.0.0.1:8000", 10, 0, True, ()), 1.0)
+
+    with pytest.raises(PeerError) as caught:
+        side.shared.heard("peer", Sent(3, b"10.0.0.1:8000", 10, 0, True, ()), 1.0)
+
+    assert caught.value.cause == "too_many"
+
+
+def test_a_request_that_is_sent_twice_is_refused() -> None:
+    side = Side()
+    sent = Sent(1, b"10.0.0.1:8000", 10, 0, True, ())
+    side.shared.heard("peer", sent, 1.0)
+
+    with pytest.raises(PeerError, match="before it finished"):
+        side.shared.heard("peer", sent, 1.0)
+
+
+def test_requests_of_others_do_not_count_as_own() -> None:
+    one, other = sides(2)
+
+    one.send("one", PROMPT)
+
+    assert all(replica.in_flight == 0 for replica in other.replicas.healthy)
+    assert other.shared.in_flight_messages() == (b"", 0)
