@@ -29,7 +29,7 @@ MIB = 1024 * 1024
     "--strategy",
     default="prefixaware",
     show_default=True,
-    help="How a replica is chosen: roundrobin, prefixaware or session, as in routingStrategy.",
+    help="How a replica is chosen: prefixaware, kvaware, session or roundrobin, as in routingStrategy.",
 )
 @click.option(
     "--replica", "replicas", multiple=True, metavar="URL", help="http://HOST:PORT of an engine; repeatable."
@@ -48,6 +48,18 @@ MIB = 1024 * 1024
     "--peer", multiple=True, metavar="HOST:PORT", help="Such a router, in place of --peers; repeatable."
 )
 @click.option("--peer-listen", metavar="HOST:PORT", help="Where those routers connect to this one.")
+@click.option(
+    "--kv-events-port",
+    default=5557,
+    show_default=True,
+    help="Where engines publish KV events, and on the port after it replays; for --strategy kvaware.",
+)
+@click.option(
+    "--kv-events",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="An engine's KV events, in place of --kv-events-port; once for each --replica, in the same order.",
+)
 @click.option(
     "--session-key",
     default="x-session-id",
@@ -114,6 +126,8 @@ def command(
     peers: str | None,
     peer: tuple[str, ...],
     peer_listen: str | None,
+    kv_events_port: int,
+    kv_events: tuple[str, ...],
     session_key: str,
     explain: bool,
     retries: int,
@@ -145,6 +159,8 @@ def command(
         peers=peers,
         peer=peer,
         peer_listen=peer_listen,
+        kv_events_port=kv_events_port,
+        kv_events=kv_events,
         session_key=session_key,
         explain=explain,
         retries=retries,

@@ -16,7 +16,8 @@ from hypertier.router import openai
 from hypertier.router.connection import ClientConnection
 from hypertier.router.discovery import DnsDiscovery
 from hypertier.router.health import HealthChecks
-from hypertier.router.metrics import CONTENT_TYPE, Metrics, PeerCounts
+from hypertier.router.kv_streams import KvStreams
+from hypertier.router.metrics import CONTENT_TYPE, KvCounts, Metrics, PeerCounts
 from hypertier.router.openai import Refusal
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
@@ -32,6 +33,7 @@ from hypertier.router.settings import (
 )
 from hypertier.router.sharing import Shared
 from hypertier.router.strategies import Strategy, build
+from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.wire import BodyBudget, Request
 
 log = logging.getLogger("hypertier.router")
@@ -68,9 +70,11 @@ class Router:
         self.metrics = Metrics(self.strategy, self.replicas)
         if self._shared is not None:
             self.metrics.registry.register(self.peer_counts)
+        self._kv_streams = self._hear_engines(self.strategy)
         self.connections: set[ClientConnection] = set()
         self._session_key = settings.session_key.lower().encode() if settings.strategy == "session" else None
-        self._hash_prompt = settings.strategy == "prefixaware"
+        self._keep_prompt = settings.strategy == "kvaware"
+        self._hash_prompt = self._keep_prompt or settings.strategy == "prefixaware"
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._all_closed = asyncio.Event()
@@ -154,6 +158,10 @@ class Router:
                 connection.abort()
             await self._all_closed.wait()
         await self.peers.stop()
+        if self._kv_streams is not None:
+            await self._kv_streams.stop()
+        if isinstance(self.strategy, KvAware):
+            await self.strategy.stop()
         self.replicas.replace([])
 
     # The owner of client connections, see `connection.Owner`.
@@ -184,7 +192,12 @@ class Router:
         elif path == b"/metrics":
             self._refuse(connection, Refusal(404, "metrics are on the port of --metrics-port", "not_found"))
         else:
-            inference = openai.read(request, session_key=self._session_key, hash_prompt=self._hash_prompt)
+            inference = openai.read(
+                request,
+                session_key=self._session_key,
+                hash_prompt=self._hash_prompt,
+                keep_prompt=self._keep_prompt,
+            )
             exchange = Exchange(self._proxy, connection, request, inference, request_id)
             connection.exchange = exchange
             exchange.start()
@@ -238,6 +251,20 @@ class Router:
                 setting, str(address), f"an address of this machine that is free ({error})"
             ) from error
         self._servers.append(server)
+
+    def _hear_engines(self, strategy: Strategy) -> KvStreams | None:
+        """Follow the KV events of all replicas, where the strategy asks for them."""
+        if not isinstance(strategy, KvAware):
+            return None
+        streams = KvStreams(
+            self.replicas,
+            events_of=lambda replica: self.settings.kv_events_of(replica.address),
+            apply=strategy.apply,
+            forget=strategy.forget,
+        )
+        strategy.in_step = streams.in_step
+        self.metrics.registry.register(KvCounts(strategy, streams))
+        return streams
 
     async def _start_peers(self) -> None:
         """Hear other routers, and tell them, where the settings name any."""

@@ -12,8 +12,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from hypertier.router.kv_streams import KvStreams
 from hypertier.router.replicas import ReplicaSet, State
 from hypertier.router.strategies import Strategy
+from hypertier.router.strategies.kvaware import KvAware
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -68,6 +70,42 @@ class PeerCounts(Collector):
         for cause, number in self.losses.items():
             losses.add_metric([cause], number)
         yield losses
+
+
+class KvCounts(Collector):
+    """What `kvaware` knows and does not know."""
+
+    def __init__(self, strategy: KvAware, streams: KvStreams) -> None:
+        self._strategy = strategy
+        self._streams = streams
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Every series; called by the registry."""
+        yield GaugeMetricFamily(
+            "hypertier_router_kvaware_in_step",
+            "Replicas of which all KV events are heard.",
+            value=len(self._streams.in_step),
+        )
+        yield CounterMetricFamily(
+            "hypertier_router_kvaware_batches",
+            "Batches of KV events that were applied.",
+            value=self._streams.num_batches,
+        )
+        by_cause = (
+            (
+                "resyncs",
+                "Times that an engine's events were lost and all was forgotten.",
+                self._streams.resyncs,
+            ),
+            ("fallbacks", "Choices made by what was sent where, by cause.", self._strategy.fallbacks),
+            ("dropped_blocks", "Blocks of events that can't be used.", self._strategy.index.dropped),
+            ("tokenizations", "Prompts tokenized by an engine, or not.", self._strategy.tokenizations),
+        )
+        for name, about, counts in by_cause:
+            family = CounterMetricFamily(f"hypertier_router_kvaware_{name}", about, labels=["cause"])
+            for cause, number in counts.items():
+                family.add_metric([cause], number)
+            yield family
 
 
 class Metrics(Collector):

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from hypertier.errors import ConfigError
 
-STRATEGIES = ("roundrobin", "prefixaware", "session")
+STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 MIB = 1024 * 1024
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -77,6 +77,16 @@ def parse_peer(text: str) -> Address:
     return address
 
 
+def parse_kv_events(text: str) -> Address:
+    """Read `HOST:PORT` of an engine's KV events. Raises ConfigError naming `--kv-events`."""
+    address = _split_address(text)
+    if address is None or not 1 <= address.port <= 65534:
+        raise ConfigError(
+            "--kv-events", text, "HOST:PORT of an engine's events; the port after sends replays"
+        )
+    return address
+
+
 def _split_address(text: str) -> Address | None:
     host, separator, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -107,6 +117,8 @@ class RouterSettings:
     peers: str | None = None
     peer: tuple[str, ...] = ()
     peer_listen: str | None = None
+    kv_events_port: int = 5557
+    kv_events: tuple[str, ...] = ()
     session_key: str = "x-session-id"
     explain: bool = False
     retries: int = 2
@@ -144,20 +156,35 @@ class RouterSettings:
             )
         if not _HEADER_NAME.fullmatch(self.session_key):
             raise ConfigError("--session-key", self.session_key, "the name of a request header or body field")
+        self._check_kv_events()
         self._check_peers()
         self._check_numbers()
 
     def _check_strategy(self) -> None:
         works = ", ".join(STRATEGIES)
-        if self.strategy == "kvaware":
-            raise ConfigError(
-                "--strategy",
-                self.strategy,
-                f"one of {works}; kvaware needs the engines' KV events, which this router does not read, "
-                "and prefixaware answers the same question from the requests it has sent",
-            )
         if self.strategy not in STRATEGIES:
             raise ConfigError("--strategy", self.strategy, f"one of {works}")
+
+    def _check_kv_events(self) -> None:
+        if not 1 <= self.kv_events_port <= 65534:
+            raise ConfigError(
+                "--kv-events-port", self.kv_events_port, "a TCP port, 1 to 65534; the next one sends replays"
+            )
+        for text in self.kv_events:
+            parse_kv_events(text)
+        if self.kv_events and self.strategy != "kvaware":
+            raise ConfigError("--kv-events", list(self.kv_events), "no such flag without --strategy kvaware")
+        if self.kv_events and len(self.kv_events) != len(self.replicas):
+            raise ConfigError(
+                "--kv-events", list(self.kv_events), "one for each --replica, in the same order, or none"
+            )
+
+    def kv_events_of(self, replica: Address) -> Address:
+        """Where that engine publishes its KV events."""
+        for url, text in zip(self.replicas, self.kv_events, strict=False):
+            if parse_replica(url) == replica:
+                return parse_kv_events(text)
+        return Address(replica.host, self.kv_events_port)
 
     def _check_peers(self) -> None:
         if self.peers is not None:

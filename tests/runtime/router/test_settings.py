@@ -20,7 +20,12 @@ ENGINE = "http://10.0.0.5:8000"
         pytest.param({"listen": "0.0.0.0:70000"}, "--listen", id="port-large"),
         pytest.param({"listen": "::1:80"}, "--listen", id="bare-ipv6"),
         pytest.param({"metrics_port": 65536}, "--metrics-port", id="metrics-port"),
-        pytest.param({"strategy": "kvaware"}, "--strategy", id="kvaware"),
+        pytest.param({"kv_events_port": 65535}, "--kv-events-port", id="no-port-for-replays"),
+        pytest.param({"kv_events": ("a:1",)}, "--kv-events", id="events-without-use"),
+        pytest.param({"strategy": "kvaware", "kv_events": ("a",)}, "--kv-events", id="events-port"),
+        pytest.param(
+            {"strategy": "kvaware", "kv_events": ("a:1", "b:1")}, "--kv-events", id="events-of-none"
+        ),
         pytest.param({"strategy": "round-robin"}, "--strategy", id="strategy"),
         pytest.param({"replicas": ()}, "--replica", id="no-replica"),
         pytest.param({"replicas": (ENGINE, ENGINE)}, "--replica", id="replica-twice"),
@@ -73,9 +78,12 @@ def test_wrong_value_names_its_flag_and_what_works(wrong: dict[str, Any], settin
     assert caught.value.expected
 
 
-def test_kvaware_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match="KV events"):
-        RouterSettings(replicas=(ENGINE,), strategy="kvaware")
+def test_events_are_where_they_are_said_to_be_or_on_their_port() -> None:
+    named = RouterSettings(replicas=(ENGINE,), strategy="kvaware", kv_events=("127.0.0.1:7001",))
+    found = RouterSettings(discover="dns://engines:8000", strategy="kvaware", kv_events_port=7000)
+
+    assert str(named.kv_events_of(parse_replica(ENGINE))) == "127.0.0.1:7001"
+    assert str(found.kv_events_of(Address("10.0.0.7", 8000))) == "10.0.0.7:7000"
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "prefixaware", "session"])
