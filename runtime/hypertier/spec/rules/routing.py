@@ -84,7 +84,9 @@ def kvaware_versions(subject: Subject) -> Iterator[Hit]:
     "캐시를 알리지 않습니다",
 )
 def kvaware_needs_cache(subject: Subject) -> Iterator[Hit]:
-    if subject.strategy == "kvaware" and not subject.has_l1 and not subject.has_l2:
+    if subject.strategy != "kvaware" or subject.around.serving == "selfhosted":
+        return
+    if not subject.has_l1 and not subject.has_l2:
         yield suggested(path("spec.kvCacheSpec"), {"enableL1Cache": True})
 
 

@@ -70,8 +70,11 @@ def test_no_rule_objects_to_the_valid_manifests(kind: str) -> None:
 OPERATOR_ALONE = [
     case
     for case in CASES
-    if case.rule in ("hash-seed", "metrics-port", "health-path", "readiness-timeout", "arguments-ignored")
-    and case.kind == ENDPOINT
+    if case.kind == ENDPOINT
+    and (
+        case.rule in ("hash-seed", "metrics-port", "health-path", "readiness-timeout", "arguments-ignored")
+        or case.rule.startswith("kvaware-")
+    )
 ]
 
 
