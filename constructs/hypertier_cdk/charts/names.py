@@ -12,6 +12,7 @@ from hypertier.spec.endpoint import InferenceEndpointConfig
 COMPONENTS = ("engine", "router", "exporter")
 ROUTER_PORT = 8080
 ROUTER_METRICS_PORT = 9090
+ROUTER_PEER_PORT = 9091
 EXPORTER_PORT = 9400
 KV_EVENTS_PORT = 5557
 KV_REPLAY_PORT = KV_EVENTS_PORT + 1  # where the router looks for it
@@ -54,6 +55,11 @@ class Names:
     def discover(self, port: int) -> str:
         """What router and exporter resolve to find the engines."""
         return f"dns://{self.of('engine')}.{self.namespace}.svc.cluster.local:{port}"
+
+    @property
+    def peers(self) -> str:
+        """What a router resolves to find the other routers."""
+        return f"dns://{self.of('peers')}.{self.namespace}.svc.cluster.local:{ROUTER_PEER_PORT}"
 
     def role(self, component: str) -> str:
         """The service account of a component, which AWS's roles are bound to."""

@@ -10,8 +10,16 @@ from hypertier.tier.address import parse_l2_url
 from hypertier_cdk.charts.engine_arguments import publishes_kv_events
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, l2_url
-from hypertier_cdk.charts.names import KV_EVENTS_PORT, KV_REPLAY_PORT, ROUTER_METRICS_PORT, ROUTER_PORT, Names
+from hypertier_cdk.charts.names import (
+    KV_EVENTS_PORT,
+    KV_REPLAY_PORT,
+    ROUTER_METRICS_PORT,
+    ROUTER_PEER_PORT,
+    ROUTER_PORT,
+    Names,
+)
 from hypertier_cdk.charts.pods import Object, metadata
+from hypertier_cdk.charts.router import routers_share
 from hypertier_cdk.charts.tiered_storage import DAEMON_PORT, uses_tiered_storage
 
 # https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/ (read 2026-12-01)
@@ -47,8 +55,14 @@ def network_policies(
             [
                 _rule("from", [*_networks(inputs), {"namespaceSelector": {}}], ROUTER_PORT),
                 _rule("from", [{"namespaceSelector": {}}], ROUTER_METRICS_PORT),
+                *_peers(endpoint, "from", names),
             ],
-            [_dns(), to_engines, *_kv_events(endpoint, "to", _pods(names, "engine"))],
+            [
+                _dns(),
+                to_engines,
+                *_kv_events(endpoint, "to", _pods(names, "engine")),
+                *_peers(endpoint, "to", names),
+            ],
         ),
     ]
     if is_exported(endpoint):
@@ -80,6 +94,11 @@ def _kv_events(endpoint: InferenceEndpointConfig, direction: str, pods: Object) 
         return []
     ports = [{"protocol": "TCP", "port": port} for port in (KV_EVENTS_PORT, KV_REPLAY_PORT)]
     return [{direction: [pods], "ports": ports}]
+
+
+def _peers(endpoint: InferenceEndpointConfig, direction: str, names: Names) -> list[Object]:
+    """From router to router, where they tell one another what is in flight; nobody else may."""
+    return [_rule(direction, [_pods(names, "router")], ROUTER_PEER_PORT)] if routers_share(endpoint) else []
 
 
 def _pods(names: Names, component: str) -> Object:

@@ -8,7 +8,14 @@ from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes
 from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, refuse, router_image
-from hypertier_cdk.charts.names import KV_EVENTS_PORT, ROUTER_METRICS_PORT, ROUTER_PORT, SERVICE_PORT, Names
+from hypertier_cdk.charts.names import (
+    KV_EVENTS_PORT,
+    ROUTER_METRICS_PORT,
+    ROUTER_PEER_PORT,
+    ROUTER_PORT,
+    SERVICE_PORT,
+    Names,
+)
 from hypertier_cdk.charts.pods import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -39,10 +46,16 @@ def router_objects(
     return [
         service_account(names, "router", None),
         _service(names),
+        *([_peers_service(names)] if routers_share(endpoint) else []),
         disruption_budget(names, "router"),
         _deployment(deployment, endpoint, names, inputs),
         *router_scaling(deployment, endpoint, names, MIN_REPLICAS),
     ]
+
+
+def routers_share(endpoint: InferenceEndpointConfig) -> bool:
+    """Its routers tell one another what they have in flight: the strategy counts that."""
+    return endpoint.routing_strategy == "prefixaware"
 
 
 def router_settings(endpoint: InferenceEndpointConfig, names: Names) -> RouterSettings:
@@ -60,11 +73,14 @@ def router_settings(endpoint: InferenceEndpointConfig, names: Names) -> RouterSe
             f"one of {', '.join(STRATEGIES)}; prefixaware keeps requests with a common prefix together",
         )
     port = endpoint.spec.worker.model_invocation_port.container_port
+    shares = routers_share(endpoint)
     return RouterSettings(
         listen=f"0.0.0.0:{ROUTER_PORT}",
         metrics_port=ROUTER_METRICS_PORT,
         strategy=strategy,
         discover=names.discover(port),
+        peers=names.peers if shares else None,
+        peer_listen=f"0.0.0.0:{ROUTER_PEER_PORT}" if shares else None,
         drain_seconds=DRAIN_SECONDS,
         lameduck_seconds=LAMEDUCK_SECONDS,
         kv_events_port=KV_EVENTS_PORT,
@@ -76,6 +92,8 @@ def router_arguments(settings: RouterSettings) -> list[str]:
     """The settings as arguments of `hypertier router`, memory limits among them."""
     arguments = ["--listen", settings.listen, "--metrics-port", str(settings.metrics_port)]
     arguments += ["--strategy", settings.strategy, "--discover", str(settings.discover)]
+    if settings.peers is not None:
+        arguments += ["--peers", settings.peers, "--peer-listen", str(settings.peer_listen)]
     if settings.strategy == "session":
         arguments += ["--session-key", settings.session_key]
     if settings.strategy == "kvaware":
@@ -96,6 +114,21 @@ def _service(names: Names) -> Object:
             "type": "ClusterIP",
             "selector": names.selector("router"),
             "ports": [{"name": "http", "port": SERVICE_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }
+
+
+def _peers_service(names: Names) -> Object:
+    """A name for all routers; also of those that no engine makes ready yet, whose requests count as well."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(names, "router") | {"name": names.of("peers")},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": names.selector("router"),
+            "ports": [{"name": "peers", "port": ROUTER_PEER_PORT, "targetPort": "peers", "protocol": "TCP"}],
         },
     }
 
@@ -136,6 +169,7 @@ def _deployment(
                             "ports": [
                                 {"name": "http", "containerPort": ROUTER_PORT, "protocol": "TCP"},
                                 {"name": "metrics", "containerPort": ROUTER_METRICS_PORT, "protocol": "TCP"},
+                                *_peers_port(endpoint),
                             ],
                             "resources": {
                                 "requests": {"cpu": "1", "memory": memory},
@@ -158,3 +192,9 @@ def _deployment(
             },
         },
     }
+
+
+def _peers_port(endpoint: InferenceEndpointConfig) -> list[Object]:
+    if not routers_share(endpoint):
+        return []
+    return [{"name": "peers", "containerPort": ROUTER_PEER_PORT, "protocol": "TCP"}]

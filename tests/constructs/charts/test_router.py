@@ -190,6 +190,39 @@ def test_where_all_nodes_have_gpus_router_and_exporter_may_run_beside_engines() 
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
 
 
+def test_routers_that_share_find_and_reach_one_another_and_nobody_else_does() -> None:
+    objects = objects_of(deployment({"spec.intelligentRoutingSpec.routingStrategy": "prefixaware"}))
+
+    service = next(e for e in objects if e["kind"] == "Service" and e["metadata"]["name"].endswith("-peers"))
+    policy = next(e for e in objects if e["kind"] == "NetworkPolicy" and "-router" in e["metadata"]["name"])
+    workload = next(e for e in objects if e["kind"] == "Deployment" and "-router" in e["metadata"]["name"])
+    pod = workload["spec"]["template"]
+    arguments = pod["spec"]["containers"][0]["args"]
+    port = service["spec"]["ports"][0]["port"]
+    name = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert arguments[arguments.index("--peers") + 1] == f"dns://{name}:{port}"
+    assert arguments[arguments.index("--peer-listen") + 1] == f"0.0.0.0:{port}"
+    routers = [{"podSelector": {"matchLabels": service["spec"]["selector"]}}]
+    for rules, direction in ((policy["spec"]["ingress"], "from"), (policy["spec"]["egress"], "to")):
+        assert [rule[direction] for rule in rules if rule["ports"][0]["port"] == port] == [routers]
+
+
+@pytest.mark.parametrize("strategy", ["roundrobin", "session", "kvaware"])
+def test_routers_that_need_no_news_tell_none(strategy: str) -> None:
+    objects = objects_of(deployment({"spec.intelligentRoutingSpec.routingStrategy": strategy}))
+
+    names = [entry["metadata"]["name"] for entry in objects]
+    assert not [name for name in names if name.endswith("-peers")]
+    assert (
+        "--peers"
+        not in container_of(deployment({"spec.intelligentRoutingSpec.routingStrategy": strategy}), "router")[
+            "args"
+        ]
+    )
+
+
 def test_only_router_and_exporter_reach_an_engine() -> None:
     policy = next(
         entry
