@@ -78,5 +78,5 @@ def block_hashes(prompt: Prompt) -> tuple[int, ...]:
 
 
 def strategy(name: str) -> Callable[[World], Routed]:
-    """A builder for `simulate`: the strategy of that name, one of `router.settings.STRATEGIES`."""
+    """A builder for `simulate`: the strategy of that name, one of `catalog.ROUTED`."""
     return lambda world: Routed(world, name)

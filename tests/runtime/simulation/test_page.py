@@ -8,8 +8,7 @@ import pytest
 
 from hypertier.cli.simulate import FORMATS, command
 from hypertier.router import scoring
-from hypertier.router.settings import STRATEGIES
-from hypertier.simulation.catalog import SCORING
+from hypertier.simulation.catalog import ROUTED, SCORING
 from hypertier.simulation.peers import PEERS
 from hypertier.simulation.workloads import WORKLOADS
 
@@ -17,7 +16,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "routing.md").read_text(encoding="u
 OPTIONS = [option for parameter in command.params for option in parameter.opts + parameter.secondary_opts]
 
 
-@pytest.mark.parametrize("word", [*OPTIONS, *FORMATS, *WORKLOADS, *STRATEGIES, SCORING, *PEERS])
+@pytest.mark.parametrize("word", [*OPTIONS, *FORMATS, *WORKLOADS, *ROUTED, SCORING, *PEERS])
 def test_every_word_that_can_be_typed_is_told(word: str) -> None:
     assert f"`{word}`" in PAGE or f"`{word} " in PAGE
 
