@@ -82,7 +82,7 @@ def test_the_lab_understands_every_argument_and_variable_that_is_rendered(kind: 
     settings = LabSettings(
         engine="vllm",
         replicas=2,
-        ports=(8101, 8102, 8103, 8104, 8105),
+        ports=(8101, 8102, 8103, 8104, 8105, 8106, 8108),
         model_directory=Path("model"),
         engine_command=("python3", "-m", "hypertier.tier.launch"),
         router_command=("hypertier",),
