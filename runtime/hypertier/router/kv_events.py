@@ -84,7 +84,7 @@ def decode(payload: bytes) -> tuple[float, list[Event]]:
     try:
         batch = msgspec.msgpack.decode(payload)
         return float(batch[0]), [event for item in batch[1] if (event := _event(item)) is not None]
-    except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise KvEventError("malformed", str(error)) from error
 
 

@@ -62,7 +62,7 @@ class KvStreams:
 
     A replica is `in_step` as long as all its events since its start, or since its oldest kept batch, were
     heard. `events_of` tells where an engine publishes; it takes replays on the port after that. `resyncs`
-    counts by cause: `gap`, `restart`, `silent`, `malformed`.
+    counts by cause: `gap`, `restart`, `silent`, `malformed`, `socket`.
     """
 
     def __init__(
@@ -121,9 +121,10 @@ class KvStreams:
         while True:
             try:
                 await self._hear(replica)
-            except KvEventError as error:
-                log.warning("KV events of %s: %s (%s); starting over", replica.url, error, error.cause)
-                self.resyncs[error.cause] += 1
+            except (KvEventError, zmq.ZMQError) as error:
+                cause = error.cause if isinstance(error, KvEventError) else "socket"
+                log.warning("KV events of %s: %s (%s); starting over", replica.url, error, cause)
+                self.resyncs[cause] += 1
                 self._lose(replica)
             await asyncio.sleep(self._retry_seconds)
 
@@ -199,7 +200,11 @@ class KvStreams:
         socket.setsockopt(zmq.LINGER, 0)
         if ":" in address.host:
             socket.setsockopt(zmq.IPV6, 1)
-        socket.connect(f"tcp://{address}")
+        try:
+            socket.connect(f"tcp://{address}")
+        except zmq.ZMQError:
+            socket.close()
+            raise
         return socket
 
 

@@ -69,7 +69,7 @@ def question(prompt: Prompt) -> Question:
         request = json.loads(bytes(prompt.body))
         rest = bytes(prompt.body[prompt.start :]).decode().lstrip()
         value, end = json.JSONDecoder().raw_decode(rest)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise TokenizeError("unsupported", f"no JSON: {error}") from error
     unlike = next((name for name in _UNLIKE if isinstance(request, dict) and request.get(name)), None)
     if not isinstance(request, dict) or unlike is not None:
@@ -124,7 +124,7 @@ def read_tokens(text: bytes) -> Tokens:
         answer = json.loads(text)
         ids = [int(token) for token in answer["tokens"]]
         lengths = [len(text) for text in answer["token_strs"]]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise TokenizeError("failed", "/tokenize answered without tokens") from error
     if len(ids) != len(lengths):
         raise TokenizeError("failed", "/tokenize answered with other strings than tokens")

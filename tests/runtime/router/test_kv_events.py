@@ -64,6 +64,10 @@ def test_an_event_of_a_kind_that_is_not_known_is_left_out() -> None:
         pytest.param(batch(["BlockStored", ["a"], None, [1, 2], 2]), id="hash-of-another-type"),
         pytest.param(batch(["BlockStored", [1], None, [1, 2], 0]), id="no-block-size"),
         pytest.param(batch([]), id="no-name"),
+        pytest.param(b"\x91" * 5000, id="deep"),
+        pytest.param(
+            batch({"type": "BlockRemoved", "block_hashes": [1], "group_idx": float("inf")}), id="no-group"
+        ),
     ],
 )
 def test_what_is_no_batch_is_named_as_malformed(payload: bytes) -> None:

@@ -26,13 +26,13 @@ def stored(block: int) -> list[Any]:
 class Listener:
     """What a subscriber believes: the blocks stored since it last forgot."""
 
-    def __init__(self, port: int, **seconds: float) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", **seconds: float) -> None:
         self.blocks: list[Any] = []
         self.num_forgotten = 0
         self.replicas = ReplicaSet()
         self.streams = KvStreams(
             self.replicas,
-            events_of=lambda replica: Address("127.0.0.1", port),
+            events_of=lambda replica: Address(host, port),
             apply=self._apply,
             forget=self._forget,
             **({"retry_seconds": 0.01} | seconds),
@@ -193,6 +193,17 @@ def test_a_replica_that_is_ejected_is_forgotten_and_heard_again_once_healthy() -
             assert gone == ([], set())
 
     run(test)
+
+
+def test_an_engine_whose_address_no_socket_takes_is_tried_again() -> None:
+    async def test() -> None:
+        listener = Listener(5557, host="a b")
+        try:
+            await listener.until(lambda: listener.streams.resyncs["socket"] >= 2)
+        finally:
+            await listener.streams.stop()
+
+    asyncio.run(test())
 
 
 @given(st.lists(st.integers(0, 12), max_size=30))

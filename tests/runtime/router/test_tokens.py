@@ -76,6 +76,13 @@ def test_a_prompt_whose_blocks_would_be_named_otherwise_is_not_asked(path: str, 
     assert caught.value.cause == "unsupported"
 
 
+def test_a_body_that_is_nested_without_end_is_unsupported() -> None:
+    with pytest.raises(TokenizeError) as caught:
+        question(Prompt(CHAT.encode(), b'{"messages":' + b"[" * 100_000, 12))
+
+    assert caught.value.cause == "unsupported"
+
+
 @given(st.binary(max_size=100), st.integers(0, 100))
 def test_no_body_does_worse_than_be_unsupported(body: bytes, start: int) -> None:
     causes = ["unsupported"]
@@ -98,6 +105,8 @@ def test_no_body_does_worse_than_be_unsupported(body: bytes, start: int) -> None
         pytest.param(b'{"tokens": [1], "token_strs": [1]}', id="numbers"),
         pytest.param(b'{"tokens": [1, 2], "token_strs": ["a"]}', id="other-length"),
         pytest.param(b'{"tokens": ["x"], "token_strs": ["a"]}', id="words"),
+        pytest.param(b'{"tokens": [Infinity], "token_strs": ["a"]}', id="endless"),
+        pytest.param(b"[" * 100_000, id="deep"),
     ],
 )
 def test_an_answer_without_tokens_has_failed(answer: bytes) -> None:
