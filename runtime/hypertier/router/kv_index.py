@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from hypertier.router.holders import Holders
 from hypertier.router.kv_events import Cleared, EngineHash, Event, Removed, Stored, chain
@@ -76,8 +77,14 @@ class KvIndex:
         """
         on_gpu = self._gpu.groups(names)
         found: list[tuple[float, int]] = []
+        first = 0
         for num_any, replicas in self._any.groups(names):
-            for num_gpu, some in on_gpu:
+            # No replica holds more on its GPU than at all: what is above was dealt with.
+            while first < len(on_gpu) and on_gpu[first][0] > num_any:
+                first += 1
+            for num_gpu, some in islice(on_gpu, first, None):
+                if not replicas:
+                    break
                 if replicas & some:
                     weighted = size(num_gpu) + L1_WEIGHT * (size(num_any) - size(num_gpu))
                     found.append((weighted, replicas & some))

@@ -182,3 +182,21 @@ def test_what_was_removed_is_not_held_by_anybody_else_less() -> None:
     index.apply(0, Removed((2,), "GPU", 0, True))
 
     assert held(index, names(1, 2)) == {0: 1.0, 1: 2.0}
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=8))
+def test_every_replica_is_weighed_by_its_gpu_and_its_l1(depths: list[tuple[int, int]]) -> None:
+    index = KvIndex(1 << 20)
+    for replica, (on_gpu, in_l1) in enumerate(depths):
+        index.apply(replica, stored(*range(max(on_gpu, in_l1))))
+        index.apply(replica, stored(*range(in_l1), medium="CPU"))
+        index.apply(replica, Removed(tuple(range(on_gpu, 6)), "GPU", 0, True))
+
+    found = held(index, names(*range(6)))
+
+    wanted = {
+        replica: on_gpu + L1_WEIGHT * max(0, in_l1 - on_gpu)
+        for replica, (on_gpu, in_l1) in enumerate(depths)
+        if on_gpu or in_l1
+    }
+    assert found == pytest.approx(wanted)
