@@ -10,6 +10,9 @@ from hypertier.errors import ConfigError
 
 STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 MIB = 1024 * 1024
+# What is more is a slip of the hand: a router that never gives up, or one that no node has memory for.
+MAX_SECONDS = 86_400
+MAX_BYTES = 2**40
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -240,6 +243,11 @@ class RouterSettings:
         for setting, got, minimum, expected in at_least:
             if not got >= minimum:  # NaN, too, is not
                 raise ConfigError(setting, got, expected)
+        for setting, got, *_ in at_least:
+            if setting.endswith("-bytes") and got > MAX_BYTES:
+                raise ConfigError(setting, got, f"at most {MAX_BYTES} bytes, 1 TiB")
+            if setting.endswith("-seconds") and got > MAX_SECONDS:
+                raise ConfigError(setting, got, f"0 to {MAX_SECONDS} seconds, a day")
         positive = (
             ("--connect-timeout", self.connect_timeout_seconds),
             ("--response-timeout", self.response_timeout_seconds),
@@ -250,8 +258,8 @@ class RouterSettings:
             ("--discover-interval", self.discover_interval_seconds),
         )
         for setting, seconds in positive:
-            if not seconds > 0:
-                raise ConfigError(setting, seconds, "more than 0 seconds")
+            if not 0 < seconds <= MAX_SECONDS:
+                raise ConfigError(setting, seconds, f"more than 0 and at most {MAX_SECONDS} seconds, a day")
 
     @property
     def address(self) -> Address:
