@@ -173,6 +173,7 @@ CASES = [
     Case("instance-choice", {"spec.instanceTypes": ["ml.g5.12xlarge"]}, "spec.instanceTypes"),
     Case("instance-choice", {"spec.instanceType": REMOVED}, "spec.instanceType", name="none"),
     Case("instance-type-prefix", {"spec.instanceType": "p5.48xlarge"}, "spec.instanceType"),
+    Case("instance-type-prefix", {"spec.instanceType": ""}, "spec.instanceType", name="empty"),
     Case(
         "instance-type-prefix",
         {"spec.server.instanceType": "g6.48xlarge"},

@@ -56,7 +56,9 @@ def instance_type_prefix(subject: Subject) -> Iterator[Hit]:
     wheres += [path("spec.instanceTypes", index) for index in range(len(subject.instance_types))]
     for where in wheres:
         name = subject.manifest.text(where)
-        if name and not name.startswith("ml."):
+        if name == "":
+            yield hit(where, expected="ml.p5.48xlarge")
+        elif name and not name.startswith("ml."):
             yield fixed(where, f"ml.{name}", expected=f"ml.{name}")
 
 
