@@ -786,6 +786,7 @@ CASES = [
         {"cache": {"l2": {"bandwidth": "8GB/s"}}},
         kind=DEPLOYMENT,
     ),
+    Case("groups-missing", {"instanceGroups": []}, "instanceGroups", kind=DEPLOYMENT),
     Case("group-name-twice", {"instanceGroups.1.name": "system"}, "instanceGroups[1].name", kind=DEPLOYMENT),
     Case(
         "group-type-unknown",

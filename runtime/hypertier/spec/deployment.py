@@ -273,6 +273,8 @@ class Deployment:
             raise ConfigError("endpoints", [], "at least one endpoint manifest")
         if self.serving not in SERVING_MODES:
             raise ConfigError("serving", self.serving, " or ".join(SERVING_MODES))
+        if not self.instance_groups:
+            raise ConfigError("instanceGroups", [], "at least one group of nodes")
         names = [group.name for group in self.instance_groups]
         for name in names:
             if names.count(name) > 1:

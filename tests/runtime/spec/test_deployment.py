@@ -103,6 +103,7 @@ GPU_GROUP = "instanceGroups[1]"
             id="far-zone",
         ),
         pytest.param("instanceGroups.1.trainingPlanArn", "p5", f"{GPU_GROUP}.trainingPlanArn", id="plan"),
+        pytest.param("instanceGroups", [], "instanceGroups", id="no-groups"),
         pytest.param("cache.l1.size", "0", "cache.l1.size", id="no-l1"),
         pytest.param("cache.l2.size", "0", "cache.l2.size", id="no-l2"),
         pytest.param("cache.l2.bandwidth", "0GB/s", "cache.l2.bandwidth", id="no-bandwidth"),

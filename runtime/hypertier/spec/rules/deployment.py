@@ -110,6 +110,19 @@ def setting(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
+    "groups-missing",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="{path} is {got}; expected at least one group of nodes, or no key for the default ones",
+    ko="{path} 값이 {got}입니다. 노드 그룹이 하나 이상 있어야 합니다. 기본 그룹을 쓰려면 키를 빼십시오",
+)
+def groups_missing(subject: Subject) -> Iterator[Hit]:
+    if subject.manifest.get(GROUPS) == []:
+        yield hit(GROUPS)
+
+
+@rule(
     "group-name-twice",
     "error",
     kinds=(DEPLOYMENT,),
