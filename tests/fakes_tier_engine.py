@@ -88,10 +88,15 @@ class EngineHost:
 def stored_by(
     engine: Engine, valkey: RealValkey, prompt: str, salt: str | None = None
 ) -> dict[bytes, list[bytes]]:
-    """Let an engine answer and tell what that added to L2: for each chunk the names of its stripes."""
-    before = set(valkey.keys())
-    engine.generate(prompt, salt=salt)
-    engine.forget()
+    """Let an engine answer and tell what that added to L2: for each chunk the names of its stripes.
+
+    Asks until an answer adds nothing more: on a slow machine a chunk may miss its time limit.
+    """
+    before, had = set(valkey.keys()), -1
+    while had < (has := len(valkey.keys())):
+        had = has
+        engine.generate(prompt, salt=salt)
+        engine.forget()
     chunks: dict[bytes, list[bytes]] = {}
     for name in sorted(set(valkey.keys()) - before, key=lambda name: int(name.rpartition(b":")[2])):
         chunks.setdefault(name.rpartition(b":")[0], []).append(name)
