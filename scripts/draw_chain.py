@@ -64,7 +64,7 @@ SHAPES = [
     arrow(680, 190, 680, 222),
     Box(40, 300, 110, 62, "client", ("OpenAI API",)),
     arrow(150, 331, 200, 331),
-    Box(200, 286, 190, 92, "router x2", ("prefixaware, session,", "roundrobin"), BLUE),
+    Box(200, 286, 190, 92, "router x2", ("prefixaware, kvaware,", "session, roundrobin"), BLUE),
     arrow(390, 315, 450, 296),
     arrow(390, 347, 450, 396),
     Box(
