@@ -182,13 +182,17 @@ def sweep_regions(host: Host) -> tuple[int, int]:
     container. A region is in use while a process of this container has it mapped or open. Other users'
     regions are left alone.
     """
+    found = sorted(host.shm.glob(REGION_PATTERN))  # first: what is made after this look is nobody's leftover
     used = set(paths_in_use(host.proc))
     num_swept = num_bytes = 0
-    for path in sorted(host.shm.glob(REGION_PATTERN)):
-        status = path.stat()
-        if str(path) in used or status.st_uid != os.geteuid():
-            continue
-        path.unlink()
+    for path in found:
+        try:
+            status = path.stat()
+            if str(path) in used or status.st_uid != os.geteuid():
+                continue
+            path.unlink()
+        except FileNotFoundError:
+            continue  # another engine that starts now swept it
         num_swept += 1
         num_bytes += status.st_blocks * 512
     return num_swept, num_bytes

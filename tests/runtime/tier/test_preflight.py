@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,21 @@ def test_regions_that_nobody_uses_are_removed_and_no_others(host: Host) -> None:
 
     assert num_swept == 1
     assert [path.exists() for path in (mapped, opened, stale, other)] == [True, True, False, True]
+
+
+def test_engines_that_start_at_once_sweep_side_by_side(host: Host) -> None:
+    regions = [region(host, f"stale-{number}") for number in range(300)]
+    together = threading.Barrier(4)
+
+    def sweep() -> int:
+        together.wait()
+        return sweep_regions(host)[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        swept = [started.result() for started in [pool.submit(sweep) for _ in range(4)]]
+
+    assert sum(swept) == len(regions)
+    assert not any(path.exists() for path in regions)
 
 
 def test_this_process_counts_as_a_user_of_what_it_has_open(host: Host) -> None:
