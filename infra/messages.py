@@ -14,6 +14,7 @@ from hypertier.errors import HypertierError, ManifestError
 from hypertier.exporter.metrics import SERIES
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.lint import refuse_errors
+from hypertier.spec.report import as_line
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.create_only import refuse_replacements
 from hypertier_cdk.review.bill import within_budget
@@ -38,7 +39,7 @@ def refuse_what_lint_refuses(app: cdk.App) -> None:
         ManifestError: the first error, with its file and line, and how many more there are.
     """
     for warning in refuse_errors(chosen_file(app)):
-        print(f"warning: {warning.file}:{warning.line}: {warning.message} [{warning.rule}]", file=sys.stderr)
+        print(as_line(warning), file=sys.stderr)
 
 
 def refuse_what_would_be_replaced(app: cdk.App) -> None:

@@ -15,6 +15,7 @@ import yaml
 from hypertier.errors import ConfigError, MissingPackageError
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier.spec.lint import refuse_errors
+from hypertier.spec.report import as_line
 
 RENDERER_GROUP = "hypertier.renderer"
 NOTES = {
@@ -54,7 +55,7 @@ def command(file: Path, output: Path) -> None:
     """
     deployment = load_deployment(file)
     for warning in refuse_errors(str(file)):
-        click.echo(f"warning {warning.file}:{warning.line}: {warning.message} [{warning.rule}]", err=True)
+        click.echo(as_line(warning), err=True)
     objects = load_renderer()(deployment)
     written, removed = write_objects(objects, output)
     for name in written:

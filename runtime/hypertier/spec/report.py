@@ -28,16 +28,21 @@ def as_text(report: Report, language: Language = "en", patch: str = "") -> str:
     """One line a finding, as compilers write them, the fix below; then the patch, and a line that sums up."""
     lines = []
     for finding in report.findings:
-        lines.append(
-            f"{finding.file}:{finding.line}:{finding.column}: {_severity(finding, language)}: "
-            f"{finding.message} [{finding.rule}]"
-        )
+        lines.append(as_line(finding, language))
         if finding.fix is not None:
             lines.append(f"    {finding.path}: {json.dumps(finding.fix, ensure_ascii=False)}")
     if patch:
         lines += ["", PATCH_FOLLOWS[language], patch]
     lines.append(summary(report, language))
     return "\n".join(lines)
+
+
+def as_line(finding: Finding, language: Language = "en") -> str:
+    """`FILE:LINE:COLUMN: SEVERITY: MESSAGE [RULE]`, as lint, render and synth print it."""
+    return (
+        f"{finding.file}:{finding.line}:{finding.column}: {_severity(finding, language)}: "
+        f"{finding.message} [{finding.rule}]"
+    )
 
 
 def summary(report: Report, language: Language = "en") -> str:
