@@ -17,11 +17,11 @@ CDK = ROOT / "node_modules" / ".bin" / "cdk"
 
 
 def environment(home: Path) -> dict[str, str]:
-    """No credentials, and no way to find any; the validator on, as for everybody."""
+    """A person's terminal: no credentials and no way to find any; the validator on, `CI` unset."""
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("AWS_") and name != "CDK_VALIDATION"
+        if not name.startswith("AWS_") and name not in {"CDK_VALIDATION", "CI"}
     }
     return kept | {
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -33,11 +33,11 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def synth(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def synth(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(CDK), "synth", "--quiet", "--no-notices", "--output", str(folder / "cdk.out"), *arguments],
         cwd=ROOT,
-        env=environment(folder),
+        env=environment(folder) | variables,
         capture_output=True,
         text=True,
         timeout=300,
@@ -69,6 +69,15 @@ def test_the_review_is_printed_at_the_end(
 
 def test_standard_output_is_left_to_templates(synthesized: subprocess.CompletedProcess[str]) -> None:
     assert synthesized.stdout == ""
+
+
+def test_in_a_build_server_the_review_stays_off_standard_output(tmp_path: Path) -> None:
+    """With `CI=true` the CDK CLI says its own lines on standard output; ours stay where they were."""
+    done = synth(tmp_path, CI="true")
+
+    assert done.returncode == 0, done.stderr
+    assert "Review of reference: 4 stacks" in done.stderr
+    assert "Review of reference" not in done.stdout
 
 
 def test_the_page_stands_beside_the_templates(
