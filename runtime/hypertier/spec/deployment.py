@@ -18,7 +18,7 @@ from hypertier.spec import codec, structure
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
 from hypertier.spec.source import read_documents, read_text
-from hypertier.spec.tree import View, dotted
+from hypertier.spec.tree import View, dotted, objects
 
 API_VERSION = "hypertier.dev/v1"
 KIND = "Deployment"
@@ -385,7 +385,8 @@ def deployment_of(file: DeploymentFile, endpoints: tuple[InferenceEndpointConfig
 
 
 def _single_document(file: Path) -> Mapping[str, Any]:
-    documents = read_documents(read_text(str(file)).removeprefix("\ufeff"), str(file))
+    written = read_documents(read_text(str(file)).removeprefix("\ufeff"), str(file))
+    documents = [found for document in written for found in objects(document)]
     if len(documents) != 1 or not isinstance(documents[0].data, dict):
         raise ManifestError(str(file), 1, f"holds {len(documents)} documents; expected one mapping")
     return documents[0].data

@@ -26,7 +26,7 @@ from hypertier.spec.rules.rule import (
 from hypertier.spec.rules.subject import Subject, Surroundings, Version, parse_version
 from hypertier.spec.source import read_text
 from hypertier.spec.suggest import nearest
-from hypertier.spec.tree import Document, View, dotted
+from hypertier.spec.tree import Document, View, dotted, objects
 
 DEPLOYMENT_GROUP = DEPLOYMENT_VERSION.partition("/")[0]
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -167,8 +167,10 @@ def _from_text(text: str, name: str, alone: bool, language: Language) -> _File:
         return read
     read.source = Source(plain_line_ends(text), understood.text)
     read.findings.extend(_repair(name, repair, language) for repair in understood.repairs)
-    documents = understood.documents
-    for index, document in enumerate(documents):
+    documents = [
+        (index, found) for index, document in enumerate(understood.documents) for found in objects(document)
+    ]
+    for index, document in documents:
         kind = kind_of(document.data)
         if kind is not None:
             read.subjects.append((index, Subject(kind, document)))
@@ -217,12 +219,22 @@ def _not_ours(name: str, index: int, document: Document, meant: str | None, lang
     place = document.place(("kind",))
     if meant is not None:
         got = document.data.get("kind")
+        where = (*document.inside, "kind")
         message = f"kind is {got!r}; expected {meant}"
         if language == "ko":
             message = f"kind 값이 {got!r}입니다. {meant}이어야 합니다"
-        edits = (Edit("set", ("kind",), meant),)
+        edits = (Edit("set", where, meant),)
         return Finding(
-            name, place.line, place.column, "kind", "error", NOT_A_MANIFEST, message, meant, edits, index
+            name,
+            place.line,
+            place.column,
+            dotted(where),
+            "error",
+            NOT_A_MANIFEST,
+            message,
+            meant,
+            edits,
+            index,
         )
     expected = f"a mapping with apiVersion and kind, such as {API_GROUP}/v1 and {MODELS[0]}"
     what = "kind is not set" if isinstance(document.data, dict) else "the document is no mapping"
@@ -234,7 +246,7 @@ def _not_ours(name: str, index: int, document: Document, meant: str | None, lang
         name,
         document.first_line,
         1,
-        "kind" if isinstance(document.data, dict) else "",
+        dotted((*document.inside, "kind") if isinstance(document.data, dict) else document.inside),
         "error",
         NOT_A_MANIFEST,
         message,
@@ -314,7 +326,7 @@ def _findings(read: _File, language: Language) -> list[Finding]:
 
 
 def _check(name: str, index: int, subject: Subject, language: Language) -> Sequence[Finding]:
-    findings = []
+    findings, inside = [], subject.document.inside
     for rule in RULES.values():
         if subject.kind not in rule.kinds:
             continue
@@ -325,12 +337,12 @@ def _check(name: str, index: int, subject: Subject, language: Language) -> Seque
                     name,
                     place.line,
                     place.column,
-                    dotted(hit.where),
+                    dotted((*inside, *hit.where)),
                     rule.severity,
                     rule.name,
                     rule.message(hit, subject, language),
                     hit.fix,
-                    hit.edits,
+                    tuple(edit.below(inside) for edit in hit.edits),
                     index,
                 )
             )

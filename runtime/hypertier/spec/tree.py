@@ -99,7 +99,8 @@ class View:
 class Document:
     """One YAML document: its plain data, and where each of its values stands.
 
-    `written` has numbers and truths whose text is not their own (`3.10`, `yes`, `0o17`).
+    `written` has numbers and truths whose text is not their own (`3.10`, `yes`, `0o17`). `inside` is where it
+    stands in the file's document, for an object of a `kind: List`; all other paths begin below that.
     """
 
     data: Any
@@ -107,6 +108,7 @@ class Document:
     duplicates: Sequence[Path] = ()
     written: Mapping[Path, str] = field(default_factory=dict)
     first_line: int = 1
+    inside: Path = ()
 
     @property
     def view(self) -> View:
@@ -120,6 +122,31 @@ class Document:
             if found is not None:
                 return found
         return Place(self.first_line, 1)
+
+
+def objects(document: Document) -> list[Document]:
+    """What `kubectl get -o yaml` folded into a `kind: List`, each a document; else `document` alone."""
+    data = document.data
+    if not isinstance(data, dict) or data.get("kind") != "List" or not isinstance(data.get("items"), list):
+        return [document]
+    return [_below(document, ("items", index), entry) for index, entry in enumerate(data["items"])]
+
+
+def _below(document: Document, where: Path, data: Any) -> Document:
+    depth = len(where)
+
+    def moved(paths: Mapping[Path, Any]) -> dict[Path, Any]:
+        return {path[depth:]: value for path, value in paths.items() if path[:depth] == where}
+
+    places = moved(document.places)
+    return Document(
+        data,
+        places,
+        [path[depth:] for path in document.duplicates if path[:depth] == where],
+        moved(document.written),
+        places[()].line if () in places else document.first_line,
+        (*document.inside, *where),
+    )
 
 
 def leaves(data: Any, where: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -197,3 +197,9 @@ def test_an_endpoint_without_a_group_says_which_there_are(tmp_path: Path) -> Non
 
     with pytest.raises(ConfigError, match=r"gpu \(ml\.g5\.12xlarge\)"):
         loaded.group_for(loaded.endpoints[0])
+
+
+def test_an_endpoint_may_come_as_the_list_that_kubectl_prints(tmp_path: Path) -> None:
+    listed = {"apiVersion": "v1", "kind": "List", "items": [endpoint()]}
+
+    assert load(tmp_path, deployment(), listed).endpoints == load(tmp_path, deployment()).endpoints

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hypertier.errors import ManifestError
-from hypertier.spec.lint import refuse_errors
+from hypertier.spec.fix import mended
+from hypertier.spec.lint import lint_text, refuse_errors
 
 FOLDER = Path(__file__).parents[2] / "manifests" / "deployments"
 
@@ -25,3 +26,51 @@ def test_the_first_error_is_raised_with_its_file_and_line_and_the_number_of_othe
     assert refused.value.file.endswith("deployment.yaml")
     assert refused.value.line > 1
     assert "and 4 more; hypertier lint" in refused.value.problem
+
+
+LISTED = """\
+apiVersion: v1
+kind: List
+metadata:
+  resourceVersion: ""
+items:
+- apiVersion: v1
+  kind: ConfigMap
+  metadata:
+    name: other
+- apiVersion: inference.sagemaker.aws.amazon.com/v1
+  kind: InferenceEndpointConfig
+  metadata:
+    name: chat
+  spec:
+    modelNam: llama
+    replicas: "2"
+"""
+
+
+def test_every_object_of_a_list_is_checked_where_it_stands() -> None:
+    found = {(f.line, f.path, f.rule) for f in lint_text(LISTED).findings}
+
+    assert (15, "items[1].spec.modelNam", "unknown-field") in found
+    assert (16, "items[1].spec.replicas", "wrong-type") in found
+    assert not any(path.startswith("items[0]") for _, path, _ in found)
+
+
+def test_what_a_list_says_of_an_object_is_what_a_file_of_its_own_would_say() -> None:
+    alone = "\n".join(line[2:] for line in LISTED.splitlines()[9:])
+
+    in_list = [(f.rule, f.message) for f in lint_text(LISTED).findings]
+
+    assert in_list == [(f.rule, f.message) for f in lint_text(alone).findings]
+
+
+def test_a_fix_changes_the_object_of_a_list_and_keeps_the_rest() -> None:
+    (fixed,) = mended(lint_text(LISTED))
+
+    assert fixed.after == LISTED.replace("modelNam:", "modelName:").replace('"2"', "2")
+
+
+def test_an_entry_of_a_list_that_is_no_object_is_named() -> None:
+    found = lint_text("apiVersion: v1\nkind: List\nitems:\n- 3\n").findings
+
+    assert [(f.line, f.path, f.rule) for f in found] == [(4, "items[0]", "not-a-manifest")]

@@ -49,6 +49,11 @@ class Edit:
     where: Path
     value: Any = None
 
+    def below(self, inside: Path) -> Edit:
+        """The same change of a document in which this one's stands at `inside`."""
+        value = (*inside, *self.value) if self.action == "move" else self.value
+        return Edit(self.action, (*inside, *self.where), value)
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
