@@ -54,8 +54,8 @@ def router_objects(
 
 
 def routers_share(endpoint: InferenceEndpointConfig) -> bool:
-    """Its routers tell one another what they have in flight: the strategy counts that."""
-    return endpoint.routing_strategy == "prefixaware"
+    """Its routers tell one another what they have in flight: every strategy but turns counts that."""
+    return (endpoint.routing_strategy or PLAIN_STRATEGY) != "roundrobin"
 
 
 def router_settings(endpoint: InferenceEndpointConfig, names: Names) -> RouterSettings:

@@ -60,6 +60,7 @@ class Router:
         self.strategy: Strategy = build(
             settings.strategy, replicas=self.replicas, index_bytes=settings.index_bytes, now=time.monotonic
         )
+        self._kvaware = self.strategy if isinstance(self.strategy, KvAware) else None
         self.peer_counts = PeerCounts()
         self.peers = Peers(self.peer_counts, time.monotonic)
         self._shared: Shared | None = None
@@ -70,7 +71,7 @@ class Router:
         self.metrics = Metrics(self.strategy, self.replicas)
         if self._shared is not None:
             self.metrics.registry.register(self.peer_counts)
-        self._kv_streams = self._hear_engines(self.strategy)
+        self._kv_streams = self._hear_engines(self._kvaware)
         self.connections: set[ClientConnection] = set()
         self._session_key = settings.session_key.lower().encode() if settings.strategy == "session" else None
         self._keep_prompt = settings.strategy == "kvaware"
@@ -160,8 +161,8 @@ class Router:
         await self.peers.stop()
         if self._kv_streams is not None:
             await self._kv_streams.stop()
-        if isinstance(self.strategy, KvAware):
-            await self.strategy.stop()
+        if self._kvaware is not None:
+            await self._kvaware.stop()
         self.replicas.replace([])
 
     # The owner of client connections, see `connection.Owner`.
@@ -252,9 +253,9 @@ class Router:
             ) from error
         self._servers.append(server)
 
-    def _hear_engines(self, strategy: Strategy) -> KvStreams | None:
+    def _hear_engines(self, strategy: KvAware | None) -> KvStreams | None:
         """Follow the KV events of all replicas, where the strategy asks for them."""
-        if not isinstance(strategy, KvAware):
+        if strategy is None:
             return None
         streams = KvStreams(
             self.replicas,

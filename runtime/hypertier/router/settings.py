@@ -205,9 +205,9 @@ class RouterSettings:
             raise ConfigError(
                 "--peers", None, "dns://HOST:PORT of the routers, or --peer for each, beside --peer-listen"
             )
-        if tells and self.strategy != "prefixaware":
+        if tells and self.strategy == "roundrobin":
             raise ConfigError(
-                "--strategy", self.strategy, "prefixaware with --peers or --peer; the others need no news"
+                "--strategy", self.strategy, "another one with --peers or --peer; turns need no news of load"
             )
 
     def _check_numbers(self) -> None:

@@ -190,8 +190,9 @@ def test_where_all_nodes_have_gpus_router_and_exporter_may_run_beside_engines() 
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
 
 
-def test_routers_that_share_find_and_reach_one_another_and_nobody_else_does() -> None:
-    objects = objects_of(deployment({"spec.intelligentRoutingSpec.routingStrategy": "prefixaware"}))
+@pytest.mark.parametrize("strategy", ["prefixaware", "session", "kvaware"])
+def test_routers_that_share_find_and_reach_one_another_and_nobody_else_does(strategy: str) -> None:
+    objects = objects_of(deployment({"spec.intelligentRoutingSpec.routingStrategy": strategy}))
 
     service = next(e for e in objects if e["kind"] == "Service" and e["metadata"]["name"].endswith("-peers"))
     policy = next(e for e in objects if e["kind"] == "NetworkPolicy" and "-router" in e["metadata"]["name"])
@@ -209,18 +210,12 @@ def test_routers_that_share_find_and_reach_one_another_and_nobody_else_does() ->
         assert [rule[direction] for rule in rules if rule["ports"][0]["port"] == port] == [routers]
 
 
-@pytest.mark.parametrize("strategy", ["roundrobin", "session", "kvaware"])
-def test_routers_that_need_no_news_tell_none(strategy: str) -> None:
-    objects = objects_of(deployment({"spec.intelligentRoutingSpec.routingStrategy": strategy}))
+def test_routers_that_take_turns_tell_one_another_nothing() -> None:
+    wanted = deployment({"spec.intelligentRoutingSpec.routingStrategy": "roundrobin"})
 
-    names = [entry["metadata"]["name"] for entry in objects]
+    names = [entry["metadata"]["name"] for entry in objects_of(wanted)]
     assert not [name for name in names if name.endswith("-peers")]
-    assert (
-        "--peers"
-        not in container_of(deployment({"spec.intelligentRoutingSpec.routingStrategy": strategy}), "router")[
-            "args"
-        ]
-    )
+    assert "--peers" not in container_of(wanted, "router")["args"]
 
 
 def test_only_router_and_exporter_reach_an_engine() -> None:

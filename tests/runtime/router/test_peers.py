@@ -289,7 +289,7 @@ def test_an_address_in_use_names_the_flag() -> None:
 
 
 @asynccontextmanager
-async def sharing_routers(count: int, *engines: FakeEngine) -> AsyncIterator[list[Router]]:
+async def sharing_routers(count: int, *engines: FakeEngine, **more: Any) -> AsyncIterator[list[Router]]:
     """The engines, and so many routers before them, each telling all others."""
     async with AsyncExitStack() as stack:
         for engine in engines:
@@ -301,6 +301,7 @@ async def sharing_routers(count: int, *engines: FakeEngine) -> AsyncIterator[lis
             peer_listen="127.0.0.1:0",
             peer=("127.0.0.1:1",),
             explain=True,
+            **more,
         )
         routers = [Router(settings) for _ in range(count)]
         for router in routers:
@@ -320,17 +321,18 @@ def chat(text: str) -> bytes:
     return post(CHAT, b'{"model": "m", "stream": true, "messages": [{"content": "%s"}]}' % text.encode())
 
 
+@pytest.mark.parametrize("strategy", ["prefixaware", "kvaware", "session"])
 @pytest.mark.parametrize("count", [2, 3])
-def test_routers_side_by_side_do_not_send_to_the_same_engine(count: int) -> None:
+def test_routers_side_by_side_do_not_send_to_the_same_engine(count: int, strategy: str) -> None:
     async def act() -> list[int]:
         engines = [FakeEngine(Stream(["a", "b"])) for _ in range(count)]
-        async with sharing_routers(count, *engines) as routers:
+        async with sharing_routers(count, *engines, strategy=strategy) as routers:
             for already, router in enumerate(routers):
                 await eventually(lambda: router.peer_counts.num_in_flight == already)  # noqa: B023
                 client = await RawClient.connect(router.port)
                 client.send(chat(str(already) * 500))
                 await client.reader.readuntil(b"\r\n\r\n")
-            return [len(engine.received) for engine in engines]
+            return [sum(CHAT in one.line for one in engine.received) for engine in engines]
 
     assert run_loop(act()) == [1] * count
 

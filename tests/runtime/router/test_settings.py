@@ -49,7 +49,7 @@ ENGINE = "http://10.0.0.5:8000"
             {"peers": "dns://a:1", "peer": ("a:1",), "peer_listen": "0.0.0.0:1"}, "--peer", id="peer-twice"
         ),
         pytest.param(
-            {"peer": ("a:1",), "peer_listen": "0.0.0.0:1", "strategy": "session"},
+            {"peer": ("a:1",), "peer_listen": "0.0.0.0:1", "strategy": "roundrobin"},
             "--strategy",
             id="peer-without-use",
         ),

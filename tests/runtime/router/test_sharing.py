@@ -18,16 +18,21 @@ from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica
 from hypertier.router.settings import Address
 from hypertier.router.sharing import Shared
+from hypertier.router.strategies import build
+from hypertier.router.strategies.by_score import ByScore
 from hypertier.router.strategies.prefixaware import PrefixAware
+from hypertier.router.strategies.session import BOUND, MIN_BOUND
+
+SHARING = ("prefixaware", "kvaware", "session")
 
 
 class Side:
     """One router's picking, whose messages reach `others` at once, through the bytes of the protocol."""
 
-    def __init__(self, num_replicas: int = 3) -> None:
+    def __init__(self, num_replicas: int = 3, strategy: str = "prefixaware") -> None:
         self.replicas, _ = healthy_replicas(num_replicas)
         self.counts = PeerCounts()
-        self.inner = PrefixAware(self.replicas, capacity_bytes=1 << 20, now=lambda: 0.0)
+        self.inner = build(strategy, replicas=self.replicas, index_bytes=1 << 20, now=lambda: 0.0)
         self.shared = Shared(self.inner, self.replicas, tell=self.tell, counts=self.counts)
         self.picker = Picker(self.shared, self.replicas)
         self.others: list[Side] = []
@@ -47,12 +52,15 @@ class Side:
 
     @property
     def in_flight(self) -> list[int]:
+        if isinstance(self.inner, ByScore):
+            return [self.inner.load(replica) for replica in self.replicas.by_url.values()]
+        assert isinstance(self.inner, PrefixAware)
         scoring = self.inner._scoring
         return [scoring.in_flight(number) for number in range(len(self.replicas.by_url))]
 
 
-def sides(count: int, num_replicas: int = 3) -> list[Side]:
-    made = [Side(num_replicas) for _ in range(count)]
+def sides(count: int, num_replicas: int = 3, strategy: str = "prefixaware") -> list[Side]:
+    made = [Side(num_replicas, strategy) for _ in range(count)]
     for one in made:
         one.others = [other for other in made if other is not one]
     return made
@@ -61,9 +69,10 @@ def sides(count: int, num_replicas: int = 3) -> list[Side]:
 PROMPT = InferenceRequest(1000, (1, 2, 3, 4), streamed=True)
 
 
+@pytest.mark.parametrize("strategy", SHARING)
 @pytest.mark.parametrize("count", [2, 3])
-def test_routers_that_share_send_equal_prompts_to_different_replicas(count: int) -> None:
-    routers = sides(count)
+def test_routers_that_share_send_equal_prompts_to_different_replicas(count: int, strategy: str) -> None:
+    routers = sides(count, strategy=strategy)
 
     urls = {router.send("one", PROMPT._replace(block_hashes=())).url for router in routers}
 
@@ -78,8 +87,20 @@ def test_routers_that_share_nothing_pile_onto_one() -> None:
     assert len(urls) == 1
 
 
-def test_what_another_router_sent_is_believed_cached_there() -> None:
-    one, other = sides(2)
+def test_a_sessions_bound_counts_what_all_routers_sent() -> None:
+    routers = sides(3, strategy="session")
+    request = InferenceRequest(100, session=b"the same")
+
+    for number in range(60):
+        routers[number % 3].send(number, request)
+
+    assert max(routers[0].in_flight) <= max(MIN_BOUND, BOUND * 61 / 3 + 1)
+    assert routers[0].in_flight == routers[1].in_flight == routers[2].in_flight
+
+
+@pytest.mark.parametrize("strategy", ["prefixaware", "kvaware"])
+def test_what_another_router_sent_is_believed_cached_there(strategy: str) -> None:
+    one, other = sides(2, strategy=strategy)
     url = one.send("one", PROMPT).url
     one.shared.first_token("one", 1.0)
     one.shared.finished("one", 1.0)
@@ -94,11 +115,11 @@ def test_what_another_router_sent_is_believed_cached_there() -> None:
 STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["send", "token", "finish"])), max_size=60)
 
 
-@given(STEPS)
+@given(STEPS, st.sampled_from(SHARING))
 def test_all_routers_know_the_same_in_flight_and_nothing_once_all_are_lost(
-    steps: list[tuple[int, str]],
+    steps: list[tuple[int, str]], strategy: str
 ) -> None:
-    routers = sides(3)
+    routers = sides(3, strategy=strategy)
     open_: list[list[int]] = [[], [], []]
 
     for number, (who, what) in enumerate(steps):

@@ -26,12 +26,13 @@ class Session(ByScore):
     name = "session"
 
     def __init__(self, replicas: ReplicaSet) -> None:
+        super().__init__()
         self.replicas = replicas
 
     def score(self, request: InferenceRequest, replica: Replica) -> float:
         """The session's draw for this replica, 0.0 to 1.0; minus 1 where the replica is full."""
         if request.session is None:
-            return -float(replica.in_flight)
+            return -float(self.load(replica))
         draw = (
             xxhash.xxh3_64_intdigest(replica.url.encode(), xxhash.xxh3_64_intdigest(request.session)) / 2**64
         )
@@ -47,5 +48,5 @@ class Session(ByScore):
         return "session" if best is replica else "spill"
 
     def _is_full(self, replica: Replica) -> bool:
-        fair = (self.replicas.in_flight + 1) / max(1, len(self.replicas.healthy))
-        return replica.in_flight + 1 > max(MIN_BOUND, math.ceil(BOUND * fair))
+        fair = (self.in_flight + 1) / max(1, len(self.replicas.healthy))
+        return self.load(replica) + 1 > max(MIN_BOUND, math.ceil(BOUND * fair))
