@@ -8,6 +8,7 @@ from typing import Any
 
 from fakes_engine import FakeEngine
 
+from hypertier.router.admission import Admission
 from hypertier.router.app import Router
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
@@ -18,12 +19,14 @@ from hypertier.router.strategies.by_score import Choice
 
 
 @asynccontextmanager
-async def routed(*engines: FakeEngine, **settings: Any) -> AsyncIterator[Router]:
+async def routed(
+    *engines: FakeEngine, admission: Admission | None = None, **settings: Any
+) -> AsyncIterator[Router]:
     """Start the engines and a router before them; end all of it afterwards."""
     for engine in engines:
         await engine.start()
     listed: dict[str, Any] = {"replicas": tuple(engine.url for engine in engines), "strategy": "roundrobin"}
-    router = Router(RouterSettings(listen="127.0.0.1:0", **(listed | settings)))
+    router = Router(RouterSettings(listen="127.0.0.1:0", **(listed | settings)), admission=admission)
     await router.start()
     try:
         yield router

@@ -6,7 +6,6 @@ import asyncio
 from typing import Protocol, cast
 
 from hypertier.router.openai import Refusal, error_response
-from hypertier.router.proxy import Exchange
 from hypertier.router.wire import BodyBudget, Request, RequestReader
 
 # What a client may send ahead while its request is answered; more is left in the kernel.
@@ -51,6 +50,32 @@ class Owner(Protocol):
         ...
 
 
+class Pending(Protocol):
+    """The request in hand, on its way or waiting for it, as a connection sees it.
+
+    `last_tick` is when the other side was last heard, -1 for since the last sweep.
+    """
+
+    last_tick: int
+    ends_with_connection: bool
+
+    def pause(self) -> None:
+        """The client reads slower than it is written to."""
+        ...
+
+    def resume(self) -> None:
+        """The client caught up."""
+        ...
+
+    def cancel(self) -> None:
+        """The client is gone."""
+        ...
+
+    def time_out(self) -> None:
+        """Nothing came for too long."""
+        ...
+
+
 class ClientConnection(asyncio.Protocol):
     """Reads requests, hands them to its owner one by one, and writes what comes back.
 
@@ -59,7 +84,7 @@ class ClientConnection(asyncio.Protocol):
     """
 
     def __init__(self, owner: Owner) -> None:
-        self.exchange: Exchange | None = None
+        self.exchange: Pending | None = None
         self._owner = owner
         self._reader = RequestReader(
             max_head_bytes=owner.max_head_bytes, max_body_bytes=owner.max_body_bytes, budget=owner.budget
@@ -240,7 +265,7 @@ class ClientConnection(asyncio.Protocol):
         request, self._request = self._request, None
         self.exchange = None
         if request is not None:
-            self._owner.budget.give(len(request.body))
+            self._owner.budget.give(request.num_held_bytes)
 
     def _end_with(self, refusal: Refusal) -> None:
         """Answer an error and end the connection: what follows on it can't be told apart."""

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 import httptools
 
+from hypertier.router.admission import Grant
 from hypertier.router.metrics import Metrics
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.picking import Picker
@@ -250,6 +251,7 @@ class Exchange:
         "_attempts_left",
         "_begun_at",
         "_connecting",
+        "_grant",
         "_pending_bytes",
         "_proxy",
         "_replica",
@@ -268,7 +270,13 @@ class Exchange:
     )
 
     def __init__(
-        self, proxy: Proxy, client: Client, request: Request, inference: InferenceRequest, request_id: bytes
+        self,
+        proxy: Proxy,
+        client: Client,
+        request: Request,
+        inference: InferenceRequest,
+        request_id: bytes,
+        grant: Grant | None = None,
     ) -> None:
         self.client = client
         self.request = request
@@ -277,6 +285,7 @@ class Exchange:
         self.pick: Choice | None = None
         self.last_tick = -1
         self.ends_with_connection = False
+        self._grant = grant
         self._proxy = proxy
         self._replica: Replica | None = None
         self._upstream: Upstream | None = None
@@ -307,6 +316,7 @@ class Exchange:
         """The client is gone: so is the request, and the engine sees its connection close."""
         self._close_upstream()
         self._release("client_closed")
+        self._ended()
 
     def time_out(self) -> None:
         """The engine was silent for too long."""
@@ -315,6 +325,7 @@ class Exchange:
             self.broken()
         else:
             self._release("5xx")
+            self._ended()
             seconds = self._proxy.settings.response_timeout_seconds
             self.client.refuse(
                 Refusal(504, f"the engine did not answer within {seconds:g} s", "engine_timeout")
@@ -373,6 +384,7 @@ class Exchange:
         """The answer's last byte was relayed."""
         self._upstream = None
         self._release(f"{self._status // 100}xx")
+        self._ended()
         self.client.finish(keep_alive=keep_alive)
 
     def broken(self) -> None:
@@ -380,6 +392,7 @@ class Exchange:
         replica = self._replica
         self._upstream = None
         self._release("broken")
+        self._ended()
         if replica is not None:
             self._proxy.suspect(replica)
         self.client.truncate()
@@ -449,6 +462,7 @@ class Exchange:
         else:
             refusal = Refusal(503, "no healthy replica", "no_replica", retry_after_seconds=1)
         self._proxy.metrics.answered("", "5xx")
+        self._ended()
         self.client.refuse(refusal)
 
     def _close_upstream(self) -> None:
@@ -477,6 +491,12 @@ class Exchange:
         self._proxy.picker.strategy.finished(self, self._proxy.now())
         if status is not None:
             self._proxy.metrics.answered(replica.url, status)
+
+    def _ended(self) -> None:
+        """Nothing more comes of it: what it was let through with is free again."""
+        grant, self._grant = self._grant, None
+        if grant is not None and grant.released is not None:
+            grant.released()
 
 
 def _explanation(pick: Choice) -> bytes:

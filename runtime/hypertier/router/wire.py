@@ -55,7 +55,7 @@ class Request:
     """One request as it came, whole. `fields` holds the headers by lower-case name, the last of each.
 
     `repeated` names those sent more than once. `forwarded` are the header lines that do not speak of the
-    client's connection.
+    client's connection. `num_held_bytes` is what the body counts for in the budget, whatever becomes of it.
     """
 
     method: bytes = b"GET"
@@ -67,6 +67,7 @@ class Request:
     forwarded: list[bytes] = field(default_factory=list)
     body: bytes | bytearray = b""
     has_body: bool = False
+    num_held_bytes: int = 0
 
     @property
     def path(self) -> bytes:
@@ -98,7 +99,7 @@ class RequestReader:
 
     Whole requests wait in `ready`, in order. A malformed or oversized one sets `refusal`, to be answered
     after what is ready, and ends the connection: nothing behind it is read. Bodies count against `budget`
-    until the owner gives them back, one `len(request.body)` for each request taken from `ready`.
+    until the owner gives them back, one `request.num_held_bytes` for each request taken from `ready`.
     """
 
     def __init__(self, *, max_head_bytes: int, max_body_bytes: int, budget: BodyBudget) -> None:
@@ -130,7 +131,7 @@ class RequestReader:
             self._budget.give(len(self._request.body))
             self._request.body = b""
         for request in self.ready:
-            self._budget.give(len(request.body))
+            self._budget.give(request.num_held_bytes)
         self.ready.clear()
         self._closing = True
 
@@ -265,6 +266,7 @@ class RequestReader:
         self.started = False
         self.expects_continue = False
         self._closing = not self._request.keep_alive
+        self._request.num_held_bytes = len(self._request.body)
         self.ready.append(self._request)
 
     def _refuse_head(self) -> None:

@@ -260,7 +260,7 @@ def test_health_says_no_in_the_lame_duck_time() -> None:
     async def act() -> int:
         async with routed(FakeEngine(), lameduck_seconds=30) as router:
             draining = asyncio.create_task(router.drain())
-            await eventually(lambda: router.draining)
+            await eventually(lambda: router.front.draining)
             client = await RawClient.connect(router.port)
             client.send(get(b"/health"))
             status = (await client.answer()).status

@@ -1,0 +1,110 @@
+"""The one step between a request that came whole and its way to a replica.
+
+Where a router has an `Admission`, every request that is for a replica passes it, before anything is read of
+its body; without one, there is no such step and it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from hypertier.router.openai import Refusal
+from hypertier.router.wire import Request
+
+
+@dataclass(slots=True)
+class Grant:
+    """What a request was let through with. `released` is called once, when it ended, however it did."""
+
+    tenant: str = ""
+    priority: int = 0
+    released: Callable[[], None] | None = None
+
+
+class Admission(Protocol):
+    """Decides about every request for a replica."""
+
+    def admit(self, arrival: Arrival) -> None:
+        """Call the arrival's `proceed` or `refuse`, now or later.
+
+        What is in `arrival.request` goes to the engine: header lines may be added to `forwarded` or taken
+        from it, and `body` be another; `fields` stay what the client sent.
+        """
+        ...
+
+
+class Gate(Protocol):
+    """Where an arrival goes on."""
+
+    def proceed(self, arrival: Arrival, grant: Grant | None) -> None:
+        """To a replica."""
+        ...
+
+    def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
+        """Back to the client."""
+        ...
+
+
+class Arrival:
+    """One request before it is let through: it is to `proceed`, or to be `refuse`d, once.
+
+    While it waits, the client may go away: then it is `gone`, `on_gone` is called, and nothing more comes of
+    it.
+    """
+
+    __slots__ = (
+        "_gate",
+        "client",
+        "ends_with_connection",
+        "gone",
+        "last_tick",
+        "on_gone",
+        "request",
+        "request_id",
+    )
+
+    def __init__(self, gate: Gate, client: object, request: Request, request_id: bytes) -> None:
+        self.request = request
+        self.request_id = request_id
+        self.client = client
+        self.gone = False
+        self.on_gone: Callable[[], None] | None = None
+        self.last_tick = -1
+        self.ends_with_connection = False
+        self._gate = gate
+
+    def proceed(self, grant: Grant | None = None) -> None:
+        """Let it through."""
+        if not self.gone:
+            self.gone = True
+            self._gate.proceed(self, grant)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer this; the connection lives on."""
+        if not self.gone:
+            self.gone = True
+            self._gate.refuse(self, refusal)
+
+    # The client's connection sees it as the request on its way, see `connection.Pending`.
+
+    def cancel(self) -> None:
+        """The client went away."""
+        if not self.gone:
+            self.gone = True
+            if self.on_gone is not None:
+                self.on_gone()
+
+    def time_out(self) -> None:
+        """It waited for as long as an engine may be silent."""
+        on_gone = self.on_gone
+        self.refuse(Refusal(503, "the request waited too long", "overloaded", retry_after_seconds=1))
+        if on_gone is not None:
+            on_gone()
+
+    def pause(self) -> None:
+        """Nothing is written yet."""
+
+    def resume(self) -> None:
+        """Nothing is written yet."""

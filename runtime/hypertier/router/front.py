@@ -1,0 +1,214 @@
+"""What becomes of a client's request: answered here, refused, or sent to a replica."""
+
+from __future__ import annotations
+
+import secrets
+from asyncio import Event
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import cast
+
+from hypertier.router import openai
+from hypertier.router.admission import Admission, Arrival, Grant
+from hypertier.router.connection import ClientConnection
+from hypertier.router.metrics import CONTENT_TYPE, Metrics
+from hypertier.router.openai import Refusal
+from hypertier.router.proxy import Exchange, Proxy
+from hypertier.router.replicas import ReplicaSet
+from hypertier.router.settings import RouterSettings
+from hypertier.router.wire import BodyBudget, Request
+
+_LOCAL_METHODS = (b"GET", b"HEAD")
+
+
+class Front:
+    """Owner of the client connections, see `connection.Owner`: `handle` is the way of every request.
+
+    `metrics_text` is what `/metrics` says.
+    """
+
+    def __init__(
+        self,
+        settings: RouterSettings,
+        proxy: Proxy,
+        replicas: ReplicaSet,
+        metrics: Metrics,
+        *,
+        admission: Admission | None = None,
+    ) -> None:
+        self.settings = settings
+        self.tick = 0
+        self.draining = False
+        self.max_head_bytes = settings.max_head_bytes
+        self.max_body_bytes = settings.max_body_bytes
+        self.budget = BodyBudget(settings.max_buffered_bytes)
+        self.connections: set[ClientConnection] = set()
+        self.metrics_text: Callable[[], bytes] = metrics.text
+        self._proxy = proxy
+        self._replicas = replicas
+        self._metrics = metrics
+        self._admission = admission
+        self._request_ids = request_ids()
+        self._session_key = settings.session_key.lower().encode() if settings.strategy == "session" else None
+        self._keep_prompt = settings.strategy == "kvaware"
+        self._hash_prompt = self._keep_prompt or settings.strategy == "prefixaware"
+        self._all_closed = Event()
+
+    def opened(self, connection: ClientConnection) -> None:
+        """A client connected."""
+        self.connections.add(connection)
+
+    def closed(self, connection: ClientConnection) -> None:
+        """A client is gone."""
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_closed.set()
+
+    async def all_closed(self) -> None:
+        """Return when no client is connected."""
+        while self.connections:
+            self._all_closed.clear()
+            await self._all_closed.wait()
+
+    def refused(self, refusal: Refusal) -> None:
+        """Count what a connection refused itself."""
+        self._metrics.answered("", f"{refusal.status // 100}xx")
+
+    def handle(self, connection: ClientConnection, request: Request) -> None:
+        """Answer `/health` and `/metrics` here, send all else to a replica."""
+        request_id = request.fields.get(b"x-request-id") or next(self._request_ids)
+        connection.named(request_id)
+        path = request.path
+        if path == b"/health":
+            self._answer_health(connection, request)
+        elif path == b"/metrics" and self.settings.metrics_port is None:
+            self.answer_metrics(connection, request)
+        elif path == b"/metrics":
+            self._refuse(connection, Refusal(404, "metrics are on the port of --metrics-port", "not_found"))
+        elif self._admission is None:
+            self._send(connection, request, request_id, None)
+        else:
+            arrival = Arrival(self, connection, request, request_id)
+            connection.exchange = arrival
+            self._admission.admit(arrival)
+
+    # Where an arrival goes on, see `admission.Gate`.
+
+    def proceed(self, arrival: Arrival, grant: Grant | None) -> None:
+        """It was let through."""
+        self._send(cast(ClientConnection, arrival.client), arrival.request, arrival.request_id, grant)
+
+    def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
+        """It was not."""
+        self._refuse(cast(ClientConnection, arrival.client), refusal)
+
+    def sweep(self) -> None:
+        """Once a second: end what has taken too long."""
+        settings = self.settings
+        self.tick += 1
+        for connection in list(self.connections):
+            connection.sweep(
+                read_timeout=settings.read_timeout_seconds,
+                idle_timeout=settings.idle_timeout_seconds,
+                response_timeout=settings.response_timeout_seconds,
+            )
+
+    def close_idle(self) -> None:
+        """Close the connections without a request."""
+        for connection in list(self.connections):
+            if connection.idle:
+                connection.close()
+
+    def abort_all(self) -> None:
+        """Close all connections at once; requests in hand are cancelled."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    def answer_metrics(self, connection: ClientConnection, request: Request) -> None:
+        """The router's own metrics, as text."""
+        self._answer(connection, request, 200, self.metrics_text(), content_type=CONTENT_TYPE)
+
+    def _send(
+        self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
+    ) -> None:
+        inference = openai.read(
+            request,
+            session_key=self._session_key,
+            hash_prompt=self._hash_prompt,
+            keep_prompt=self._keep_prompt,
+        )
+        exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
+        connection.exchange = exchange
+        exchange.start()
+
+    def _answer_health(self, connection: ClientConnection, request: Request) -> None:
+        if self.draining:
+            self._refuse(
+                connection, Refusal(503, "the router is draining", "draining", retry_after_seconds=1)
+            )
+        elif not self._replicas.healthy:
+            self._refuse(connection, Refusal(503, "no healthy replica", "no_replica", retry_after_seconds=1))
+        else:
+            self._answer(connection, request, 200, b"{}")
+
+    def _answer(
+        self,
+        connection: ClientConnection,
+        request: Request,
+        status: int,
+        body: bytes,
+        content_type: bytes = b"application/json",
+    ) -> None:
+        if request.method not in _LOCAL_METHODS:
+            self._refuse(connection, Refusal(405, "this path answers GET", "method_not_allowed"))
+            return
+        connection.write(
+            openai.response(
+                status,
+                body,
+                content_type=content_type,
+                keep_alive=not connection.closes,
+                is_head=request.method == b"HEAD",
+            )
+        )
+        connection.finish(keep_alive=True)
+
+    def _refuse(self, connection: ClientConnection, refusal: Refusal) -> None:
+        self.refused(refusal)
+        connection.refuse(refusal)
+
+
+def request_ids() -> Iterator[bytes]:
+    """Names for requests that came without: unlike those of any other router or start of this one."""
+    run = secrets.token_hex(8)
+    return (b"%s-%x" % (run.encode(), number) for number in count(1))
+
+
+class Admin:
+    """Owner of the connections to the metrics port: the front, but for the one path it serves."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self.max_head_bytes = front.max_head_bytes
+        self.max_body_bytes = front.max_body_bytes
+        self.budget = front.budget
+        self.opened = front.opened
+        self.closed = front.closed
+        self.refused = front.refused
+
+    @property
+    def tick(self) -> int:
+        """Seconds, counted."""
+        return self._front.tick
+
+    @property
+    def draining(self) -> bool:
+        """Connections end with the answer in hand."""
+        return self._front.draining
+
+    def handle(self, connection: ClientConnection, request: Request) -> None:
+        """Answer `/metrics`, refuse all else."""
+        if request.path == b"/metrics":
+            self._front.answer_metrics(connection, request)
+        else:
+            connection.refuse(Refusal(404, "this port serves /metrics", "not_found"))
