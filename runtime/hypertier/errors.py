@@ -10,6 +10,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── PublishError               CloudWatch did not take the data; the exporter counts it
 ├── PeerError                  a router beside this one said what can't be; ends the connection, counted
 ├── KvEventError               an engine's KV events can't be read; the replica is forgotten and heard anew
+├── JwksError                  the keys of JWTs can't be had; counted, and those known stay
 ├── TokenizeError              a prompt's tokens can't be had; counted, and what was sent where decides
 └── TierError                  L2 did not answer as it should; becomes a miss in `tier.tier`
     ├── TierUnavailableError   no connection, a time-out, or a refusal
@@ -98,6 +99,10 @@ class KvEventError(HypertierError):
     def __init__(self, cause: str, problem: str) -> None:
         super().__init__(problem)
         self.cause = cause
+
+
+class JwksError(HypertierError):
+    """The keys that JWTs are signed with can't be had: says where they were looked for, and why not."""
 
 
 class TokenizeError(HypertierError):

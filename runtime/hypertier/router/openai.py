@@ -77,17 +77,24 @@ class InferenceRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that the router gives itself; `param` names the request's part at fault, if any."""
+    """An answer that the router gives itself; `param` names the request's part at fault, if any.
+
+    `kind` is OpenAI's error type, where it does not follow from the status; `headers` are lines of the head.
+    """
 
     status: int
     message: str
     code: str
     param: str | None = None
     retry_after_seconds: int | None = None
+    kind: str | None = None
+    headers: bytes = b""
 
     @property
     def type(self) -> str:
         """OpenAI's error type: whose fault it is."""
+        if self.kind is not None:
+            return self.kind
         return "invalid_request_error" if self.status < 500 else "server_error"
 
 
@@ -168,8 +175,9 @@ def response(
     keep_alive: bool = True,
     retry_after_seconds: int | None = None,
     is_head: bool = False,
+    headers: bytes = b"",
 ) -> bytes:
-    """A whole answer of the router's own."""
+    """A whole answer of the router's own; `headers` are further lines of its head."""
     lines = [
         b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode()),
         b"content-type: " + content_type,
@@ -181,7 +189,7 @@ def response(
         lines.append(b"retry-after: %d" % retry_after_seconds)
     if not keep_alive:
         lines.append(b"connection: close")
-    return b"\r\n".join(lines) + b"\r\n\r\n" + (b"" if is_head else body)
+    return b"\r\n".join(lines) + b"\r\n" + headers + b"\r\n" + (b"" if is_head else body)
 
 
 def error_response(
@@ -195,4 +203,5 @@ def error_response(
         keep_alive=keep_alive,
         retry_after_seconds=refusal.retry_after_seconds,
         is_head=is_head,
+        headers=refusal.headers,
     )

@@ -1,0 +1,109 @@
+"""The keys that JWTs are signed with: read from a JWK Set, fetched beside the way of requests."""
+
+from __future__ import annotations
+
+import json
+import logging
+import urllib.request
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.error import URLError
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+
+from hypertier.errors import JwksError
+
+log = logging.getLogger("hypertier.router")
+
+MAX_BYTES = 2**20
+MAX_KEYS = 256
+FETCH_SECONDS = 5.0
+MIN_RSA_BITS = 2048  # NIST SP 800-131A Rev. 2, table 2
+_OF_CURVE = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",), "Ed25519": ("EdDSA",)}
+_OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+
+
+class SigningKey(NamedTuple):
+    """A public key, and the algorithms that it may be used with."""
+
+    public: Any
+    algorithms: tuple[str, ...]
+
+
+SigningKeys = dict[str | None, SigningKey]
+"""By `kid`; None for a key without one."""
+
+
+def parse(text: bytes, allowed: Sequence[str]) -> SigningKeys:
+    """The keys of a JWK Set that can check signatures by an `allowed` algorithm; all others are left out.
+
+    Symmetric keys are left out, and RSA keys under 2048 bits. Raises JwksError where nothing is left, or
+    where it is no JWK Set.
+    """
+    try:
+        written = json.loads(text)["keys"]
+        if not isinstance(written, list) or len(written) > MAX_KEYS:
+            raise ValueError(f"keys is no list of at most {MAX_KEYS}")
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        raise JwksError(f"no JWK Set: {error}") from error
+    found: SigningKeys = {}
+    for entry in written:
+        key = _signing_key(entry, allowed) if isinstance(entry, dict) else None
+        if key is not None:
+            kid = entry.get("kid")
+            found[kid if isinstance(kid, str) else None] = key
+    if not found:
+        raise JwksError(f"none of its {len(written)} keys checks {', '.join(allowed)}")
+    return found
+
+
+def _signing_key(entry: dict[str, Any], allowed: Sequence[str]) -> SigningKey | None:
+    if entry.get("use", "sig") != "sig":
+        return None
+    if entry.get("kty") == "RSA":
+        able: tuple[str, ...] = _OF_RSA
+    else:
+        able = _OF_CURVE.get(str(entry.get("crv")), ())
+    if entry.get("alg") is not None:
+        able = tuple(algorithm for algorithm in able if algorithm == entry["alg"])
+    able = tuple(algorithm for algorithm in able if algorithm in allowed)
+    if not able:
+        return None
+    public = {name: value for name, value in entry.items() if name not in ("d", "p", "q", "dp", "dq", "qi")}
+    try:
+        key = PyJWK(public, algorithm=able[0]).key
+    except (PyJWTError, ValueError, TypeError):
+        return None
+    if isinstance(key, RSAPublicKey) and key.key_size < MIN_RSA_BITS:
+        return None
+    return SigningKey(key, able)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def read(place: str) -> bytes:
+    """What stands at an https URL, or in a file; waits for it. Raises JwksError.
+
+    Redirects are not followed: they would lead to where nobody allowed.
+    """
+    if urlsplit(place).scheme not in ("http", "https"):
+        try:
+            with open(place, "rb") as file:
+                return file.read(MAX_BYTES)
+        except OSError as error:
+            raise JwksError(f"{place}: {error.strerror}") from error
+    opener = urllib.request.build_opener(_NoRedirect)
+    try:
+        with opener.open(place, timeout=FETCH_SECONDS) as answer:
+            text: bytes = answer.read(MAX_BYTES + 1)
+    except (URLError, OSError, ValueError) as error:
+        raise JwksError(f"{place}: {getattr(error, 'reason', error)}") from error
+    if len(text) > MAX_BYTES:
+        raise JwksError(f"{place}: more than {MAX_BYTES} bytes")
+    return text

@@ -1,0 +1,168 @@
+"""A tenant's limits: requests and tokens a minute, and requests at once. No clock of its own."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from hypertier.router.openai import Refusal
+
+BYTES_PER_TOKEN = 4
+"""Of a request's body: OpenAI's rule of thumb
+(https://help.openai.com/en/articles/4936856-what-are-tokens-and-how-to-count-them, read 2026-12-01)."""
+
+# Clients write it before the prompt or behind it; a limit hidden in the middle is not seen.
+_ENDS_BYTES = 4096
+_MAX_TOKENS = re.compile(rb'"max_(?:completion_|output_)?tokens"\s*+:\s*+([0-9]{1,9})(?![0-9.eE])')
+_USED = re.compile(rb'"(total_tokens|input_tokens|output_tokens)"\s*+:\s*+([0-9]{1,9})(?![0-9.eE])')
+
+
+class Bucket:
+    """A minute's worth of something, which fills up again in a minute.
+
+    `level` may be negative where more was used than was taken for it.
+    """
+
+    __slots__ = ("_at", "_level", "per_minute")
+
+    def __init__(self, per_minute: float, now: float) -> None:
+        self.per_minute = per_minute
+        self._level = per_minute
+        self._at = now
+
+    def level(self, now: float) -> float:
+        """What is left."""
+        if now > self._at:
+            self._level = min(self.per_minute, self._level + (now - self._at) * self.per_minute / 60)
+            self._at = now
+        return self._level
+
+    def take(self, amount: float) -> None:
+        """Use that much; less than nothing gives back."""
+        self._level = min(self.per_minute, self._level - amount)
+
+    def resize(self, per_minute: float, now: float) -> None:
+        """Another limit from now on; what was used stays used, in proportion."""
+        self._level = self.level(now) * per_minute / self.per_minute
+        self.per_minute = per_minute
+
+    def seconds_until(self, amount: float, now: float) -> float:
+        """How long until that much is there: all of it, where it is more than there can be."""
+        missing = min(amount, self.per_minute) - self.level(now)
+        return max(0.0, missing * 60 / self.per_minute)
+
+    def has(self, amount: float, now: float) -> bool:
+        """That much is left; all of it, where it is more than there can be, or such a request never could."""
+        return self.level(now) >= min(amount, self.per_minute) - 1e-9
+
+
+class Limits:
+    """What one tenant may do here and has done. None is no limit."""
+
+    __slots__ = ("_concurrent", "_requests", "_tokens", "in_flight", "max_concurrent", "requests", "tokens")
+
+    def __init__(
+        self, requests: int | None, tokens: int | None, concurrent: int | None, now: float, num_routers: int
+    ) -> None:
+        self._requests, self._tokens, self._concurrent = requests, tokens, concurrent
+        self.requests = Bucket(requests / num_routers, now) if requests is not None else None
+        self.tokens = Bucket(tokens / num_routers, now) if tokens is not None else None
+        self.max_concurrent = self._at_once(num_routers)
+        self.in_flight = 0
+
+    def _at_once(self, num_routers: int) -> int | None:
+        return None if self._concurrent is None else math.ceil(self._concurrent / num_routers)
+
+    def divide(self, num_routers: int, now: float) -> None:
+        """As many routers let this tenant's requests in: each its part."""
+        if self.requests is not None and self._requests is not None:
+            self.requests.resize(self._requests / num_routers, now)
+        if self.tokens is not None and self._tokens is not None:
+            self.tokens.resize(self._tokens / num_routers, now)
+        self.max_concurrent = self._at_once(num_routers)
+
+    def admit(self, num_tokens: int, now: float) -> Refusal | None:
+        """Count one request of so many tokens; or what to answer, and nothing is counted."""
+        if self.max_concurrent is not None and self.in_flight >= self.max_concurrent:
+            return _refusal(
+                "concurrent_requests", f"{self.max_concurrent} requests at once", 1.0, self.headers(now)
+            )
+        requests, tokens = self.requests, self.tokens
+        if requests is not None and not requests.has(1, now):
+            wait = requests.seconds_until(1, now)
+            return _refusal(
+                "requests", f"{requests.per_minute:g} requests per minute", wait, self.headers(now)
+            )
+        if tokens is not None and not tokens.has(num_tokens, now):
+            wait = tokens.seconds_until(num_tokens, now)
+            return _refusal("tokens", f"{tokens.per_minute:g} tokens per minute", wait, self.headers(now))
+        if requests is not None:
+            requests.take(1)
+        if tokens is not None:
+            tokens.take(num_tokens)
+        self.in_flight += 1
+        return None
+
+    def headers(self, now: float) -> bytes:
+        """Header lines with what is left, named as OpenAI's
+        (https://platform.openai.com/docs/guides/rate-limits, read 2026-12-01)."""
+        lines = b""
+        for name, bucket in ((b"requests", self.requests), (b"tokens", self.tokens)):
+            if bucket is not None:
+                left = max(0, int(bucket.level(now) + 1e-9))
+                lines += (
+                    b"x-ratelimit-limit-%s: %d\r\nx-ratelimit-remaining-%s: %d\r\n"
+                    b"x-ratelimit-reset-%s: %s\r\n"
+                    % (name, bucket.per_minute, name, left, name, _duration(bucket, now))
+                )
+        return lines
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is in flight."""
+        return self.in_flight == 0
+
+    def is_full(self, now: float) -> bool:
+        """Nothing was used in the last minute: a new one would be the same."""
+        return self.is_idle and all(
+            bucket is None or bucket.has(bucket.per_minute, now) for bucket in (self.requests, self.tokens)
+        )
+
+
+def _duration(bucket: Bucket, now: float) -> bytes:
+    """Until it is full, as OpenAI writes it: `12ms`, `1s`, `6m0s`."""
+    seconds = bucket.seconds_until(bucket.per_minute, now)
+    if seconds < 1:
+        return b"%dms" % math.ceil(seconds * 1000)
+    whole = math.ceil(seconds)
+    return b"%dm%ds" % divmod(whole, 60) if whole >= 60 else b"%ds" % whole
+
+
+def _refusal(kind: str, limit: str, wait_seconds: float, headers: bytes) -> Refusal:
+    return Refusal(
+        429,
+        f"the tenant's limit is {limit} on this router; try again in {math.ceil(wait_seconds)} s",
+        "rate_limit_exceeded",
+        retry_after_seconds=max(1, math.ceil(wait_seconds)),
+        kind=kind,
+        headers=headers,
+    )
+
+
+def estimate_tokens(body: bytes | bytearray) -> int:
+    """Tokens that a request may take: its body's bytes by four, and what it asks for at most."""
+    asked = 0
+    for part in (body[:_ENDS_BYTES], body[max(_ENDS_BYTES, len(body) - _ENDS_BYTES) :]):
+        for found in _MAX_TOKENS.finditer(part):
+            asked = max(asked, int(found[1]))
+    return -(-len(body) // BYTES_PER_TOKEN) + asked
+
+
+def used_tokens(end_of_answer: bytes) -> int | None:
+    """Tokens that an answer says it took, where its end has the `usage`; None where not."""
+    used = {found[1]: int(found[2]) for found in _USED.finditer(end_of_answer)}
+    if b"total_tokens" in used:
+        return used[b"total_tokens"]
+    if b"input_tokens" in used and b"output_tokens" in used:
+        return used[b"input_tokens"] + used[b"output_tokens"]
+    return None
