@@ -15,6 +15,7 @@ from hypertier.errors import ConfigError
 from hypertier_cdk.addons import ClusterAddons
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.eks import kubectl_layer
+from hypertier_cdk.nag import accept_what_cdk_builds
 from hypertier_cdk.network import Network
 
 _CLUSTER_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:cluster/[a-z0-9]{12}")
@@ -76,6 +77,7 @@ class AdoptedCluster(ClusterBase):
             memory=cdk.Size.mebibytes(1024),
             private_subnets=network.private_subnets,
         )
+        accept_what_cdk_builds(kubectl)
         self.eks_cluster = eks.Cluster.from_cluster_attributes(
             self, "Eks", kubectl_provider=kubectl, **as_it_is
         )

@@ -16,6 +16,7 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
+from hypertier_cdk.nag import accept
 
 PORT = 6379
 # https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ParameterGroups.Engine.html (read 2026-12-01)
@@ -82,6 +83,11 @@ class CacheStore(Construct):
                 exclude_punctuation=True,
             ),
         )
+        accept(
+            self.secret,
+            "read once, when the user is made: a new password needs the user's update too",
+            "SMG4",
+        )
         name = cdk.Names.unique_resource_name(self, max_length=36, separator="-").lower()
         user = elasticache.CfnUser(
             self,
@@ -141,6 +147,7 @@ class CacheStore(Construct):
             multi_az_enabled=True,
             auto_minor_version_upgrade=True,
         )
+        accept(self.resource, "users and their passwords take the place of Redis' one AUTH token", "AEC6")
         self.url = f"rediss://{self.resource.attr_configuration_end_point_address}:{PORT}"
 
     def metric(self, name: str, shard: int, **options: Any) -> cw.Metric:

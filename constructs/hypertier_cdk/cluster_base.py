@@ -12,6 +12,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
 from hypertier_cdk.addons import FSX_DRIVER, S3_DRIVER, ClusterAddons
+from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.network import Network
 from hypertier_cdk.roles import service_account_role
 
@@ -129,6 +130,7 @@ class ClusterBase(Construct):
         bucket = f"arn:{cdk.Stack.of(self).partition}:s3:::{bucket_name}"
         self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket]))
         self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"{bucket}/*"]))
+        accept_wildcards(self._s3_role, "every object of the bucket that was asked for", f"{bucket}/*")
         return driver
 
     def mount_fsx(self) -> IDependable:

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import aws_cdk as cdk
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from hypertier.errors import ConfigError, MissingPackageError
+from hypertier_cdk.nag import accept_managed_policies, accept_what_cdk_builds
 from hypertier_cdk.network import Network
 
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html (read 2026-12-01)
@@ -71,6 +73,9 @@ def new_eks_cluster(
         ),
         output_config_command=False,
     )
+    assert isinstance(cluster.role, iam.Role)
+    accept_managed_policies(cluster.role, "EKS asks for this policy by its name", "AmazonEKSClusterPolicy")
+    accept_what_cdk_builds(cluster.node.find_child("KubectlProvider"))
     if network.closed:
         cdk.Annotations.of(cluster).acknowledge_warning(
             "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets",

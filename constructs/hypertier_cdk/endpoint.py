@@ -24,6 +24,7 @@ from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects, namespace_objects
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.metrics import NAMESPACE
+from hypertier_cdk.nag import accept_wildcards
 
 
 class InferenceEndpoint(Construct):
@@ -90,6 +91,8 @@ class InferenceEndpoint(Construct):
                 "ExporterRole", names.namespace, names.role("exporter"), scope=self
             )
             self.exporter_role.add_to_policy(_write_metrics())
+            narrowed = "PutMetricData knows no resource; a condition narrows it to one namespace"
+            accept_wildcards(self.exporter_role, narrowed, "*")
         if cache_store is not None:
             cache_store.connections.allow_default_port_from(
                 cluster.node_security_group, f"engines of {self.config.name}"

@@ -141,6 +141,19 @@ def load_balancer_statements(partition: str, region: str, account: str, vpc_arn:
     ]
 
 
+def wildcards_of_load_balancers(partition: str, region: str, account: str) -> list[str]:
+    """Every resource in the statements that holds a `*`, each once, in order."""
+    statements = load_balancer_statements(partition, region, account, "")
+    named = [
+        resource
+        for statement in statements
+        for resource in (
+            statement["Resource"] if isinstance(statement["Resource"], list) else [statement["Resource"]]
+        )
+    ]
+    return list(dict.fromkeys(resource for resource in named if "*" in resource))
+
+
 def _allow(
     sid: str, actions: tuple[str, ...], resource: str | list[str], condition: dict[str, Any] | None = None
 ) -> dict[str, Any]:

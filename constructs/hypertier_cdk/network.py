@@ -12,6 +12,7 @@ from constructs import Construct
 
 from hypertier.catalog.zones import ZONE_ID, zones_beside
 from hypertier.errors import ConfigError
+from hypertier_cdk.nag import accept
 from hypertier_cdk.vpc_endpoints import images_of, is_reachable_image, services_for
 
 MIN_ZONES = 2  # EKS puts its control plane into two zones at least
@@ -205,6 +206,7 @@ class Network(Construct):
         group.add_ingress_rule(
             ec2.Peer.ipv4(self.vpc.vpc_cidr_block), ec2.Port.tcp(443), "HTTPS from the VPC"
         )
+        accept(group, "open to the network's own addresses, which the rule can't resolve", "EC23")
         self._endpoints_group = group
         return group
 

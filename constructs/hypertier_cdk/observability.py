@@ -13,6 +13,7 @@ from constructs import Construct
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import new_addon
 from hypertier_cdk.cluster_base import ClusterBase
+from hypertier_cdk.nag import accept_wildcards
 
 ADDON = "amazon-sagemaker-hyperpod-observability"
 SERVICE_ACCOUNT = "hyperpod-observability-operator-otel-collector"
@@ -117,6 +118,7 @@ class Observability(Construct):
             resource_name="/aws/sagemaker/Clusters/*",
             arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
         )
+        accept_wildcards(self.role, "HyperPod names the groups by ids of its own", groups)
         self.role.add_to_policy(
             iam.PolicyStatement(
                 sid="Logs",

@@ -13,7 +13,8 @@ from constructs import Construct, IDependable
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import CERT_MANAGER, METRICS_SERVER, new_addon
 from hypertier_cdk.cluster_base import ClusterBase
-from hypertier_cdk.load_balancer_policy import load_balancer_statements
+from hypertier_cdk.load_balancer_policy import load_balancer_statements, wildcards_of_load_balancers
+from hypertier_cdk.nag import accept, accept_managed_policies, accept_wildcards
 from hypertier_cdk.roles import service_account_role
 
 ADDON = "amazon-sagemaker-hyperpod-inference"
@@ -37,6 +38,7 @@ WITH_GATEWAY = ("3.6", "3.7")
 # Demanded by AWS's managed policy, which names roles and buckets by their beginnings.
 ROLE_PREFIX = "SageMakerHyperPodInference"
 BUCKET_PREFIX = "hyperpod-tls"
+BY_NAME = "the operator asks for its policies by their names"
 # Regions whose registries hold the operator's images, from the operator's own chart (2.2.2).
 REGIONS = (
     "ap-northeast-1",
@@ -140,7 +142,7 @@ class InferenceOperator(Construct):
     def _new_bucket(self) -> s3.Bucket:
         stack = cdk.Stack.of(self)
         own = cdk.Names.unique_resource_name(self, max_length=20, separator="-").lower()
-        return s3.Bucket(
+        bucket = s3.Bucket(
             self,
             "Certificates",
             bucket_name=f"{BUCKET_PREFIX}-{stack.account}-{stack.region}-{own}",
@@ -150,6 +152,8 @@ class InferenceOperator(Construct):
             versioned=True,
             removal_policy=cdk.RemovalPolicy.RETAIN,
         )
+        accept(bucket, "holds certificates, which are public", "S1")
+        return bucket
 
     def _new_role(self, cluster: ClusterBase, custom_domains: bool) -> iam.Role:
         stack = cdk.Stack.of(self)
@@ -168,8 +172,11 @@ class InferenceOperator(Construct):
                 iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerHyperPodInferenceAccess")
             ],
         )
+        accept_managed_policies(role, BY_NAME, "AmazonSageMakerHyperPodInferenceAccess")
         if custom_domains:
+            zones = f"arn:{stack.partition}:route53:::hostedzone/*"
             certificates = stack.format_arn(service="acm", resource="certificate", resource_name="*")
+            accept_wildcards(role, "the manifest names them, at run time", certificates, zones)
             role.add_to_policy(
                 iam.PolicyStatement(
                     sid="Certificates",
@@ -181,7 +188,7 @@ class InferenceOperator(Construct):
                 iam.PolicyStatement(
                     sid="Records",
                     actions=["route53:ChangeResourceRecordSets", "route53:ListResourceRecordSets"],
-                    resources=[f"arn:{stack.partition}:route53:::hostedzone/*"],
+                    resources=[zones],
                 )
             )
         return role
@@ -199,6 +206,11 @@ class InferenceOperator(Construct):
         vpc_arn = stack.format_arn(service="ec2", resource="vpc", resource_name=cluster.network.vpc.vpc_id)
         for statement in load_balancer_statements(stack.partition, stack.region, stack.account, vpc_arn):
             role.add_to_policy(iam.PolicyStatement.from_json(statement))
+        accept_wildcards(
+            role,
+            "made at run time, and tags narrow it; Describe calls know no resource",
+            *wildcards_of_load_balancers(stack.partition, stack.region, stack.account),
+        )
         return role
 
     def _new_autoscaler_role(self, cluster: ClusterBase) -> iam.Role:
@@ -211,6 +223,9 @@ class InferenceOperator(Construct):
             service_account="keda-operator",
             description="KEDA of the HyperPod Inference Operator",
         )
+        workspaces = stack.format_arn(service="aps", resource="workspace", resource_name="*")
+        accept_wildcards(role, "CloudWatch's read calls know no resource", "*")
+        accept_wildcards(role, "the manifest names the workspace, at run time", workspaces)
         role.add_to_policy(
             iam.PolicyStatement(
                 sid="CloudWatch",  # its read calls know no resource
@@ -226,13 +241,13 @@ class InferenceOperator(Construct):
             iam.PolicyStatement(
                 sid="Prometheus",
                 actions=["aps:GetLabels", "aps:GetMetricMetadata", "aps:GetSeries", "aps:QueryMetrics"],
-                resources=[stack.format_arn(service="aps", resource="workspace", resource_name="*")],
+                resources=[workspaces],
             )
         )
         return role
 
     def _new_gateway_role(self, cluster: ClusterBase) -> iam.Role:
-        return service_account_role(
+        role = service_account_role(
             self,
             "GatewayRole",
             provider=cluster.oidc_provider,
@@ -245,9 +260,11 @@ class InferenceOperator(Construct):
                 )
             ],
         )
+        accept_managed_policies(role, BY_NAME, "AmazonSageMakerHyperPodInferenceGatewayAccess")
+        return role
 
     def _new_gated_model_role(self, cluster: ClusterBase) -> iam.Role:
-        return service_account_role(
+        role = service_account_role(
             self,
             "GatedModelRole",
             provider=cluster.oidc_provider,
@@ -259,6 +276,8 @@ class InferenceOperator(Construct):
                 iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerHyperPodGatedModelAccess")
             ],
         )
+        accept_managed_policies(role, BY_NAME, "AmazonSageMakerHyperPodGatedModelAccess")
+        return role
 
 
 def _check(version: str, region: str, gateway: bool) -> None:

@@ -16,6 +16,7 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
+from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept_managed_policies, accept_what_cdk_builds
 from hypertier_cdk.network import Network
 
 KUBERNETES_GROUP = "hypertier-readiness"
@@ -82,6 +83,7 @@ class NodeReadiness(Construct):
             # The function's own deadline comes first, since its message says what is missing.
             total_timeout=cdk.Duration.seconds(seconds + MARGIN_SECONDS),
         )
+        accept_what_cdk_builds(provider, "SF2")  # it waits once a deployment: its log says more than a trace
         self.ready: IDependable = cdk.CustomResource(
             self,
             "Resource",
@@ -103,9 +105,8 @@ class NodeReadiness(Construct):
         group = None
         if vpc:
             group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="node readiness")
-            role.add_managed_policy(
-                iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaVPCAccessExecutionRole")
-            )
+            role.add_managed_policy(iam.ManagedPolicy.from_aws_managed_policy_name(VPC_POLICY))
+            accept_managed_policies(role, INTO_A_NETWORK, VPC_POLICY)
             eks_cluster.connections.allow_default_port_from(group, "node readiness")
         log_group = logs.LogGroup(
             self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=cdk.RemovalPolicy.DESTROY

@@ -11,6 +11,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from hypertier_cdk.nag import accept_managed_policies, accept_what_cdk_builds, accept_wildcards
+
 CLUSTER_TAG = "hypertier:cluster"
 VOLUME_GRANTS = (
     "CreateGrant",
@@ -37,9 +39,18 @@ def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluste
             iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerClusterInstanceRolePolicy")
         ],
     )
+    accept_managed_policies(
+        role, "HyperPod asks for it by its name", "AmazonSageMakerClusterInstanceRolePolicy"
+    )
     ec2_arn = Stack.of(scope).format_arn
     interfaces = ec2_arn(service="ec2", resource="network-interface", resource_name="*")
     instances = ec2_arn(service="ec2", resource="instance", resource_name="*")
+    subnets = ec2_arn(service="ec2", resource="subnet", resource_name="*")
+    security_groups = ec2_arn(service="ec2", resource="security-group", resource_name="*")
+    accept_wildcards(role, "made at run time, for pods", interfaces, instances, subnets, security_groups)
+    images = f"arn:{Stack.of(scope).partition}:ecr:*:*:repository/*"
+    accept_wildcards(role, "AWS's own images lie in one account a Region", images)
+    accept_wildcards(role, "EC2's Describe calls and the registry's login know no resource", "*")
     statements = [
         iam.PolicyStatement(
             sid="PodNetworkInterfaces",
@@ -58,8 +69,8 @@ def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluste
                 interfaces,
                 instances,
                 ec2_arn(service="ec2", resource="vpc", resource_name=vpc.vpc_id),
-                ec2_arn(service="ec2", resource="subnet", resource_name="*"),
-                ec2_arn(service="ec2", resource="security-group", resource_name="*"),
+                subnets,
+                security_groups,
             ],
         ),
         iam.PolicyStatement(sid="TagInterfaces", actions=["ec2:CreateTags"], resources=[interfaces]),
@@ -87,7 +98,7 @@ def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluste
                 "ecr:BatchGetImage",
                 "ecr:GetDownloadUrlForLayer",
             ],
-            resources=[f"arn:{Stack.of(scope).partition}:ecr:*:*:repository/*"],
+            resources=[images],
         ),
         iam.PolicyStatement(
             sid="PodIdentity",
@@ -115,14 +126,14 @@ def autoscaling_role(
         assumed_by=iam.ServicePrincipal("hyperpod.sagemaker.amazonaws.com"),
         description="Karpenter of HyperPod",
     )
+    clusters = Stack.of(scope).format_arn(service="sagemaker", resource="cluster", resource_name="*")
+    accept_wildcards(role, "a cluster's ARN ends in an id of AWS's; a tag narrows it", clusters)
     role.add_to_policy(
         iam.PolicyStatement(
             sid="ScaleNodes",
             actions=["sagemaker:BatchAddClusterNodes", "sagemaker:BatchDeleteClusterNodes"],
             # A cluster's ARN ends in an id that AWS gives it, so the tag tells it from others.
-            resources=[
-                Stack.of(scope).format_arn(service="sagemaker", resource="cluster", resource_name="*")
-            ],
+            resources=[clusters],
             conditions={"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster_name}},
         )
     )
@@ -180,6 +191,9 @@ def service_account_role(
             f"{issuer}:sub": f"system:serviceaccount:{namespace}:{service_account}",
         },
     )
+    singleton = Stack.of(scope).node.try_find_child("AWSCDKCfnUtilsProviderCustomResourceProvider")
+    if isinstance(singleton, Construct):
+        accept_what_cdk_builds(singleton)
     pods = iam.OpenIdConnectPrincipal(provider).with_conditions({operator: condition})
     role = iam.Role(
         scope,

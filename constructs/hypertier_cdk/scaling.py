@@ -17,6 +17,7 @@ from hypertier.errors import ConfigError
 from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.metrics import endpoint_metric
+from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
 
 METRICS = ("KvCacheUsageRatio", "L1UsageRatio")
 ALARM_PRINCIPAL = "lambda.alarms.cloudwatch.amazonaws.com"
@@ -67,6 +68,7 @@ class CacheUtilizationScaling(Construct):
             enforce_ssl=True,
             retention_period=cdk.Duration.days(14),
         )
+        accept(self.failures, "it is the queue that dead letters come to", "SQS3")
         log_group = logs.LogGroup(
             self,
             "Logs",
@@ -162,9 +164,8 @@ class CacheUtilizationScaling(Construct):
 
     def _inside(self, vpc: ec2.IVpc, cluster: ClusterBase, role: iam.Role) -> ec2.SecurityGroup:
         """The function's security group, which may reach the Kubernetes API, and what Lambda needs for it."""
-        role.add_managed_policy(
-            iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AWSLambdaVPCAccessExecutionRole")
-        )
+        role.add_managed_policy(iam.ManagedPolicy.from_aws_managed_policy_name(VPC_POLICY))
+        accept_managed_policies(role, INTO_A_NETWORK, VPC_POLICY)
         group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="hook for replicas")
         # Not `connections`: the rule belongs to this stack, which may come after the cluster's.
         ec2.CfnSecurityGroupIngress(
