@@ -134,12 +134,11 @@ class HyperPodCluster(ClusterBase):
         self.resource.node.add_dependency(*roles, *nodes.rules, *self.addons.before_nodes)
         self.cluster_name = name
         self.cluster_arn = self.resource.attr_cluster_arn
-        if agents:
-            # Before the nodes: a node is no use without them, and a DaemonSet waits for nodes by itself.
-            manifest = eks.KubernetesManifest(
-                self, "NodeAgents", cluster=self.eks_cluster, manifest=agents, overwrite=True
-            )
-            self.resource.node.add_dependency(manifest)
+        # Before the nodes: a node is no use without them, and a DaemonSet waits for nodes by itself.
+        manifest = eks.KubernetesManifest(
+            self, "NodeAgents", cluster=self.eks_cluster, manifest=agents, overwrite=True
+        )
+        self.resource.node.add_dependency(manifest)
         awaited = first_nodes(groups)
         self.nodes_ready: IDependable = (
             NodeReadiness(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypertier.errors import ConfigError
+from hypertier_cdk.hyperpod_access import NAMESPACE, deep_health_checks, namespace, patching
 from hypertier_cdk.instance_group import GPU_TAINT, InstanceGroup
 
 Object = dict[str, Any]
@@ -19,7 +20,6 @@ GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 HEALTH_TAINT = "sagemaker.amazonaws.com/node-health-status"
 NVIDIA_PLUGIN_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.16.1"
 HEALTH_AGENT_TAG = "1.0.935.0_1.0.282.0"
-HEALTH_AGENT_NAMESPACE = "aws-hyperpod"
 # Whose registry holds the health agent's image, by Region: from the chart's own table.
 HEALTH_AGENT_ACCOUNTS = {
     "ap-northeast-1": "533267052152",
@@ -118,11 +118,9 @@ def health_agent(groups: Sequence[InstanceGroup], image: str) -> list[Object]:
     if not names:
         return []
     name = "health-monitoring-agent"
-    namespace = HEALTH_AGENT_NAMESPACE
     api_group = "rbac.authorization.k8s.io"
     return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": NAMESPACE}},
         {
             "apiVersion": f"{api_group}/v1",
             "kind": "ClusterRole",
@@ -142,11 +140,11 @@ def health_agent(groups: Sequence[InstanceGroup], image: str) -> list[Object]:
             "kind": "ClusterRoleBinding",
             "metadata": {"name": name},
             "roleRef": {"apiGroup": api_group, "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
         },
         _daemon_set(
             name,
-            namespace,
+            NAMESPACE,
             on_groups=names,
             tolerations=[{"operator": "Exists"}],
             service_account=name,
@@ -181,12 +179,15 @@ def node_agents(
     efa_plugin_image: str | None = None,
     health_agent_image_uri: str | None = None,
 ) -> list[Object]:
-    """All agents that the groups need; `region` is None where it is not known before deployment.
+    """All agents that the groups need, and HyperPod's own access.
+
+    `region` is None where it is not known before deployment.
 
     Raises:
         ConfigError: there are GPUs, and AWS keeps no health agent in the Region.
     """
-    objects = nvidia_device_plugin(groups, nvidia_plugin_image or NVIDIA_PLUGIN_IMAGE)
+    objects = [namespace(), *patching(), *deep_health_checks(groups)]
+    objects += nvidia_device_plugin(groups, nvidia_plugin_image or NVIDIA_PLUGIN_IMAGE)
     if efa_plugin_image:
         objects += efa_device_plugin(groups, efa_plugin_image)
     agent = health_agent_image_uri or health_agent_image(region or "")

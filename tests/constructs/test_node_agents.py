@@ -31,6 +31,9 @@ from hypertier_cdk.node_agents import (
 
 P5 = InstanceGroup(name="p5", instance_type="ml.p5.48xlarge", count=1)
 G5 = InstanceGroup(name="g5", instance_type="ml.g5.xlarge", count=1)
+CHECKED = InstanceGroup(
+    name="checked", instance_type="ml.p5.48xlarge", count=1, deep_health_checks=("InstanceStress",)
+)
 CPU = InstanceGroup(name="cpu", instance_type="ml.m5.4xlarge", count=1)
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
 
@@ -79,7 +82,7 @@ def test_an_agent_tolerates_the_taints_of_its_nodes(agent: Agent) -> None:
 
 
 def test_agents_are_what_kubernetes_takes() -> None:
-    objects = node_agents([P5, CPU], "us-west-2", efa_plugin_image="r.example/efa:1")
+    objects = node_agents([P5, CPU, CHECKED], "us-west-2", efa_plugin_image="r.example/efa:1")
 
     rules = (
         names_are_unique_and_legal,
@@ -123,7 +126,7 @@ def test_an_image_that_is_given_is_taken_in_any_region() -> None:
 
 
 def test_without_gpus_no_region_is_asked_for() -> None:
-    assert node_agents([CPU], None) == []
+    assert [entry["kind"] for entry in node_agents([CPU], None) if entry["kind"] == "DaemonSet"] == []
 
 
 def test_the_agents_are_there_before_the_nodes(reference: Any) -> None:
