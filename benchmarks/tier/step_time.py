@@ -24,6 +24,7 @@ from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import Counters
+from hypertier.tier.mover import ThreadMover
 from hypertier.tier.namespace import Namespace
 from hypertier.tier.transfers import Transfers
 
@@ -40,7 +41,7 @@ class Traffic:
         self.num_loaded = 0
         self._is_over = False
         counters = Counters()
-        self._cache = L2Cache(
+        mover = ThreadMover(
             Entries(
                 RespBackend(L2Address("127.0.0.1", port), FixedCredentials()),
                 Namespace({}, lambda: "bench", lambda: b"root"),
@@ -49,11 +50,11 @@ class Traffic:
                 lookup_timeout_seconds=5,
                 io_timeout_seconds=5,
             ),
-            Verdicts(5.0, counters),
             Transfers(4, 2**30),
             counters,
             lambda what, error: None,
         )
+        self._cache = L2Cache(mover, Verdicts(5.0, counters), counters)
         self._slots = [memoryview(bytearray(CHUNK_BYTES)) for _ in range(4)]
         self._cache.store(0, [b"key"], self._slots[:1])
         self._cache.drain()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -43,6 +44,11 @@ class Circuit:
     def may_try(self) -> bool:
         """Whether the pause is over and nobody has claimed the attempt yet."""
         return self._pause > 0.0 and not self._is_trying and self._clock() >= self._retry_at
+
+    @property
+    def retry_at(self) -> float:
+        """When the pause is over, by the circuit's clock; of no meaning while closed."""
+        return math.inf if self._is_trying else self._retry_at
 
     def admits(self) -> bool:
         """Whether to make a call now: always while closed, else one attempt at a time after the pause.

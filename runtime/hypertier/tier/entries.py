@@ -98,6 +98,10 @@ class Entries:
         self._namespace.prepare()
         self._backend.exists_many((), self._io_timeout_seconds)
 
+    def close(self) -> None:
+        """Break off all connections; what waits for an answer fails at once."""
+        self._backend.close()
+
     def exist(self, keys: Sequence[bytes]) -> list[bool]:
         """Tell for each chunk whether all of its stripes are stored. One round trip.
 

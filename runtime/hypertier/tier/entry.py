@@ -50,7 +50,7 @@ def seal(namespace: bytes, key: bytes, payload: memoryview, num_stripes: int) ->
         len(payload),
         namespace,
         key_digest(namespace, key),
-        xxhash.xxh3_64_intdigest(payload),
+        checksum(payload),
     )
     return fields + _OWN_CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
 
@@ -76,5 +76,12 @@ def header_flaw(header: bytes, namespace: bytes, key: bytes, num_bytes: int, num
 
 def payload_flaw(header: bytes, payload: memoryview) -> Flaw | None:
     """Return why `payload` is not what the flawless `header` was made for, None when it is."""
-    checksum = _FIELDS.unpack(header[: _FIELDS.size])[-1]
-    return None if checksum == xxhash.xxh3_64_intdigest(payload) else Flaw.PAYLOAD
+    expected = _FIELDS.unpack(header[: _FIELDS.size])[-1]
+    return None if checksum(payload) == expected else Flaw.PAYLOAD
+
+
+def checksum(payload: memoryview) -> int:
+    """The xxh3 of megabytes. `update` lets other threads run meanwhile; digesting in one call does not."""
+    digest = xxhash.xxh3_64()
+    digest.update(payload)
+    return digest.intdigest()

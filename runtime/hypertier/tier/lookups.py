@@ -147,11 +147,16 @@ class Verdicts:
 class Prober:
     """A thread that asks L2 about batches of keys, in the order given.
 
-    `probe` must not raise; it returns one answer per key.
+    `probe` must not raise; it returns one answer per key. `on_answer` is called when there is one to take.
     """
 
-    def __init__(self, probe: Callable[[Sequence[bytes]], Sequence[bool]]) -> None:
+    def __init__(
+        self,
+        probe: Callable[[Sequence[bytes]], Sequence[bool]],
+        on_answer: Callable[[], None] = lambda: None,
+    ) -> None:
         self._probe = probe
+        self._on_answer = on_answer
         self._batches: queue.SimpleQueue[list[bytes] | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[list[tuple[bytes, bool]]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="hypertier-lookup", daemon=True)
@@ -177,3 +182,4 @@ class Prober:
     def _run(self) -> None:
         while (keys := self._batches.get()) is not None:
             self._answers.put(list(zip(keys, self._probe(keys), strict=True)))
+            self._on_answer()

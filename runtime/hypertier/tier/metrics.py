@@ -27,6 +27,7 @@ COUNTERS = {
     "loads_absent": "Chunks that L2 had announced but no longer held when loaded.",
     "integrity_failures": "Chunks whose header or checksum did not prove them; each became a miss.",
     "circuit_open": "Calls that were not made because L2 was failing; each became a miss.",
+    "mover_losses": "Times that the process which moves chunks was lost and started anew.",
     "stores_skipped": "Chunks not stored because L2 was known to hold them.",
     "stores_dropped": "Chunks not stored because too many bytes were waiting to be stored.",
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from hypertier.errors import ConfigError
 from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
 from hypertier.tier.gate import MODES, GateMode
 
+MoverMode = Literal["process", "threads"]
+MOVERS: tuple[MoverMode, ...] = ("process", "threads")
 STRIPE_BYTES = 4 * 1024 * 1024  # above, Redis 7 spends three times the CPU on a byte
 
 
@@ -21,8 +23,9 @@ class TierSettings:
     long one stripe may take. `namespace` and `epoch` keep apart what must not be shared; raise the epoch when
     the weights change under an unchanged name. `ca_file` holds the certificates that `rediss://` trusts, else
     the system's do. `gate` is `auto`: L2 is asked while loading beats computing; or `open`, or `closed`. The
-    priors stand until both have been measured; 0 when nothing is known. `segment_path` is where the shared
-    memory of HyperPod's daemon lies.
+    priors stand until both have been measured; 0 when nothing is known. `mover` tells where
+    chunks are moved: in a process beside the engine's scheduler, or on threads of it. `segment_path` is where
+    the shared memory of HyperPod's daemon lies.
     """
 
     url: str
@@ -39,6 +42,7 @@ class TierSettings:
     gate: GateMode = "auto"
     prior_l2_bytes_per_second: int = 0
     prior_prefill_tokens_per_second: int = 0
+    mover: MoverMode = "process"
     segment_path: str = "/dev/shm/ai_toolkit_cache"
 
     @property
@@ -77,6 +81,8 @@ def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> Tier
             raise ConfigError(f"secondary_tiers.{key}", value, f"{SMALLEST[key]} or more")
     if config.get("gate", "auto") not in MODES:
         raise ConfigError("secondary_tiers.gate", config["gate"], f"one of {', '.join(MODES)}")
+    if config.get("mover", "process") not in MOVERS:
+        raise ConfigError("secondary_tiers.mover", config["mover"], f"one of {', '.join(MOVERS)}")
     setting, url = "secondary_tiers.url", config.get("url")
     if not url:
         setting, url = URL_VARIABLE, environ.get(URL_VARIABLE, "")

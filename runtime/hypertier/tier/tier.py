@@ -28,18 +28,15 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, Tra
 
 from hypertier.errors import TierUnavailableError
 from hypertier.tier import compat
-from hypertier.tier.backends.choose import choose_backend, stripe_bytes
 from hypertier.tier.cache import L2Cache
-from hypertier.tier.cipher import OVERHEAD_BYTES, read_cipher
-from hypertier.tier.credentials import credential_source
-from hypertier.tier.entries import Entries
-from hypertier.tier.entry import HEADER_BYTES
 from hypertier.tier.gate import Gate
 from hypertier.tier.lookups import Verdicts
+from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import COUNTERS, GAUGES, PREFIX, Counters
-from hypertier.tier.namespace import Namespace, model_fingerprint
+from hypertier.tier.mover import Mover
+from hypertier.tier.mover_plan import MoverPlan, build_mover
+from hypertier.tier.mover_process import ProcessMover
 from hypertier.tier.settings import read_settings
-from hypertier.tier.transfers import Transfers
 
 logger = init_logger("vllm.hypertier.tier")
 
@@ -78,38 +75,17 @@ class HypertierTier(SecondaryTierManager):
         self._chunk_bytes = chunk_bytes(primary_kv_view)
         self._l1 = primary_kv_view.cast("B")
         self._counters = Counters()
-        self._backend = choose_backend(settings, credential_source(os.environ))
-        cipher = read_cipher(os.environ)
-        stripes = stripe_bytes(settings, self._chunk_bytes, HEADER_BYTES + OVERHEAD_BYTES)
-        facts = compat.namespace_facts(offloading_spec, self._chunk_bytes)
-        facts |= {
-            "namespace": settings.namespace,
-            "epoch": settings.epoch,
-            "stripe_bytes": stripes,
-            "key": cipher.key_id if cipher else "",
-        }
-        model = offloading_spec.config.model.name
+        plan = MoverPlan(
+            settings,
+            offloading_spec.config.model.name,
+            compat.namespace_facts(offloading_spec, self._chunk_bytes),
+            self._chunk_bytes,
+        )
         self._cache = L2Cache(
-            Entries(
-                self._backend,
-                Namespace(
-                    facts,
-                    lambda: model_fingerprint(model, settings.revision, os.environ),
-                    compat.hash_root,
-                    {"model": model},
-                ),
-                chunk_bytes=self._chunk_bytes,
-                ttl_seconds=settings.ttl_seconds,
-                lookup_timeout_seconds=settings.lookup_deadline_ms / 1000,
-                io_timeout_seconds=settings.io_timeout_ms / 1000,
-                stripe_bytes=stripes,
-                cipher=cipher,
-            ),
+            self._new_mover(plan),
             Verdicts(settings.lookup_deadline_ms / 1000, self._counters),
-            Transfers(settings.connections, settings.max_store_backlog_bytes),
             self._counters,
-            log_change,
-            gate=Gate(
+            Gate(
                 settings.gate,
                 prior(self._chunk_bytes, settings.prior_l2_bytes_per_second),
                 prior(compat.tokens_per_chunk(offloading_spec), settings.prior_prefill_tokens_per_second),
@@ -132,12 +108,12 @@ class HypertierTier(SecondaryTierManager):
         """Write chunks to L2 in the background."""
         keys = list(job_metadata.keys)
         request_id = job_metadata.req_context.req_id
-        self._cache.store(job_metadata.job_id, keys, self._slots(job_metadata), request_id)
+        self._cache.store(job_metadata.job_id, keys, compat.chunk_ids(job_metadata), request_id)
 
     def submit_load(self, job_metadata: TransferJob) -> None:
         """Fetch chunks into L1 in the background."""
         keys = list(job_metadata.keys)
-        self._cache.load(job_metadata.job_id, keys, self._slots(job_metadata))
+        self._cache.load(job_metadata.job_id, keys, compat.chunk_ids(job_metadata))
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
         """Return the jobs that nothing works on any more, with the keys that did well."""
@@ -172,7 +148,6 @@ class HypertierTier(SecondaryTierManager):
         Raises:
             TierUnavailableError: a thread still works on L1, which vLLM then keeps mapped.
         """
-        self._backend.close()
         if not self._cache.close(SHUTDOWN_SECONDS):
             raise TierUnavailableError(f"a transfer did not end within {SHUTDOWN_SECONDS:g} s")
         self._l1.release()
@@ -206,9 +181,17 @@ class HypertierTier(SecondaryTierManager):
                 stats.set_gauge(PREFIX + name, value)
         return stats
 
-    def _slots(self, job: TransferJob) -> list[memoryview]:
-        size = self._chunk_bytes
-        return [self._l1[number * size : (number + 1) * size] for number in compat.chunk_ids(job)]
+    def _new_mover(self, plan: MoverPlan) -> Mover:
+        """A process that maps L1, or, where that is not asked for or cannot be, threads."""
+        threads = build_mover(plan, self._l1, compat.hash_root, self._counters, log_change)
+        if plan.settings.mover == "threads":
+            return threads
+        shared = shared_file(self._l1)
+        if shared is None:
+            logger.warning("hypertier: L1 is not shared memory, so chunks are moved by threads of the engine")
+            return threads
+        threads.close(SHUTDOWN_SECONDS)  # it has shown that the settings work
+        return ProcessMover(plan, *shared, len(self._l1), compat.hash_root, self._counters, log_change)
 
 
 def chunk_bytes(primary_kv_view: memoryview) -> int:

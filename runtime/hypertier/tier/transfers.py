@@ -45,14 +45,20 @@ class Transfers:
     """Runs jobs of tasks. A job is finished when its last task has returned, never before.
 
     Half of the threads leave stores alone, so a slow store cannot hold up a load. Stores that would make the
-    backlog larger than `max_store_backlog_bytes` fail at once instead of waiting.
+    backlog larger than `max_store_backlog_bytes` fail at once instead of waiting. `on_finished` is called
+    when there is a job to take; it must not wait.
     """
 
     def __init__(
-        self, num_threads: int, max_store_backlog_bytes: int, clock: Callable[[], float] = time.monotonic
+        self,
+        num_threads: int,
+        max_store_backlog_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+        on_finished: Callable[[], None] = lambda: None,
     ) -> None:
         self._max_store_backlog_bytes = max_store_backlog_bytes
         self._clock = clock
+        self._on_finished = on_finished
         self._changed = threading.Condition()
         self._loads: deque[tuple[_Job, Task]] = deque()
         self._stores: deque[tuple[_Job, Task]] = deque()
@@ -173,3 +179,4 @@ class Transfers:
                 self._clock() - job.started_at,
             )
         )
+        self._on_finished()

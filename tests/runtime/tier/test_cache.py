@@ -15,6 +15,7 @@ from hypertier.tier.entries import Entries
 from hypertier.tier.gate import FIRST_SAMPLE_SECONDS, Gate
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import Counters
+from hypertier.tier.mover import ThreadMover
 from hypertier.tier.names import entry_name
 from hypertier.tier.transfers import FinishedJob, Transfers
 
@@ -39,13 +40,18 @@ class World:
             lookup_timeout_seconds=SECONDS,
             io_timeout_seconds=SECONDS,
         )
-        self.cache = L2Cache(
+        mover = ThreadMover(
             entries,
-            Verdicts(0.2, self.counters, self.clock),
             Transfers(2, 10 * CHUNK),
             self.counters,
             lambda what, error: self.changes.append((what, error is None)),
-            lambda: Circuit(self.clock, lambda: 0.0),
+            new_circuit=lambda: Circuit(self.clock, lambda: 0.0),
+            clock=self.clock,
+        )
+        self.cache = L2Cache(
+            mover,
+            Verdicts(0.2, self.counters, self.clock),
+            self.counters,
             Gate(clock=self.clock),
             self.clock,
         )

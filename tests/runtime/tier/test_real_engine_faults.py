@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -160,6 +162,27 @@ def test_answers_stay_right_while_l2_fails_and_l2_is_found_again(
 
     assert answers == right
     assert eventually(world.hits_l2, 60)
+
+
+def test_answers_stay_right_when_the_process_that_moves_chunks_is_killed(
+    plain_engine: Engine, world: World
+) -> None:
+    prompts = [STORED, f"after the mover: {DOCUMENT}"]
+    right = [plain_engine.generate(prompt) for prompt in prompts]
+    assert eventually(world.hits_l2, 60)
+    movers = world.engine.children("hypertier.tier.mover_main")
+
+    for pid in movers:
+        os.kill(pid, signal.SIGKILL)
+    answers = []
+    for prompt in prompts:
+        answers.append(world.engine.generate(prompt))
+        world.engine.forget()
+
+    assert len(movers) == 1
+    assert answers == right
+    assert eventually(world.hits_l2, 60)
+    assert world.engine.metric("hypertier_l2_mover_losses_total") >= 1
 
 
 Spoil = Callable[[dict[bytes, bytes], list[list[bytes]]], None]

@@ -9,6 +9,7 @@ from hypertier.tier.cache import L2Cache
 from hypertier.tier.entries import Entries
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import Counters
+from hypertier.tier.mover import ThreadMover
 from hypertier.tier.namespace import Namespace
 from hypertier.tier.settings import TierSettings
 from hypertier.tier.transfers import Transfers
@@ -24,20 +25,20 @@ def build_l2(settings: EngineSettings, tier: TierSettings, backend: Backend, cou
         "namespace": tier.namespace,
         "epoch": tier.epoch,
     }
+    entries = Entries(
+        backend,
+        Namespace(facts, lambda: settings.name, lambda: ROOT),
+        chunk_bytes=settings.block_bytes,
+        ttl_seconds=tier.ttl_seconds,
+        lookup_timeout_seconds=tier.lookup_deadline_ms / 1000,
+        io_timeout_seconds=tier.io_timeout_ms / 1000,
+        stripe_bytes=tier.stripe_bytes,
+    )
+    transfers = Transfers(tier.connections, tier.max_store_backlog_bytes)
     cache = L2Cache(
-        Entries(
-            backend,
-            Namespace(facts, lambda: settings.name, lambda: ROOT),
-            chunk_bytes=settings.block_bytes,
-            ttl_seconds=tier.ttl_seconds,
-            lookup_timeout_seconds=tier.lookup_deadline_ms / 1000,
-            io_timeout_seconds=tier.io_timeout_ms / 1000,
-            stripe_bytes=tier.stripe_bytes,
-        ),
+        ThreadMover(entries, transfers, counters, log_change),
         Verdicts(tier.lookup_deadline_ms / 1000, counters),
-        Transfers(tier.connections, tier.max_store_backlog_bytes),
         counters,
-        log_change,
     )
     cache.warm_up()
     return cache

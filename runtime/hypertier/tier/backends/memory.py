@@ -64,6 +64,10 @@ class MemoryBackend:
         self._closed = True
         self.gate.set()
 
+    def reopen(self) -> None:
+        """Take calls again, with what is stored, as a server does for another engine."""
+        self._closed = False
+
     def _enter(self, timeout_seconds: float) -> None:
         self.num_calls += 1
         if not self.gate.wait(timeout_seconds):

@@ -11,7 +11,6 @@ from hypertier.errors import TierUnavailableError
 from hypertier.lab.simulated.engine import SimulatedEngine
 from hypertier.lab.simulated.l2 import build_l2
 from hypertier.lab.simulated.settings import EngineSettings
-from hypertier.tier.backends.backend import Backend
 from hypertier.tier.backends.memory import MemoryBackend
 from hypertier.tier.metrics import Counters
 from hypertier.tier.settings import TierSettings
@@ -30,8 +29,12 @@ PROMPT = list(range(1, 5 * BLOCK))  # four full blocks and a rest
 
 
 @contextmanager
-def engine(backend: Backend | None = None, settings: EngineSettings = SETTINGS) -> Iterator[SimulatedEngine]:
+def engine(
+    backend: MemoryBackend | None = None, settings: EngineSettings = SETTINGS
+) -> Iterator[SimulatedEngine]:
     """An engine whose prefill takes no time."""
+    if backend is not None:
+        backend.reopen()
     l2 = build_l2(settings, TIER, backend, Counters()) if backend is not None else None
     made = SimulatedEngine(settings, l2, sleep=lambda seconds: None)
     yield made

@@ -1,0 +1,95 @@
+"""Messages between the engine and its mover process, over a socket pair: a length, then a pickle.
+
+Both ends are processes of this project, and nobody else has the socket.
+"""
+
+from __future__ import annotations
+
+import pickle
+import select
+import socket
+import struct
+from typing import Any, BinaryIO
+
+_LENGTH = struct.Struct("<I")
+RECEIVE_BYTES = 256 * 1024
+LARGEST_BACKLOG_BYTES = 16 * 1024 * 1024
+
+
+def frame(message: Any) -> bytes:
+    """Encode a message."""
+    body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return _LENGTH.pack(len(body)) + body
+
+
+def read_message(stream: BinaryIO) -> Any:
+    """Wait for the next message.
+
+    Raises:
+        EOFError: the other end is gone.
+    """
+    head = stream.read(_LENGTH.size)
+    body = stream.read(_LENGTH.unpack(head)[0]) if len(head) == _LENGTH.size else b""
+    if not body:
+        raise EOFError
+    return pickle.loads(body)
+
+
+class Pipe:
+    """The end that never waits: what the socket does not take now is sent later.
+
+    Every call raises `ConnectionError` when the other end is gone, `put` also when it has not read for so
+    long that `LARGEST_BACKLOG_BYTES` are waiting.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._socket.setblocking(False)
+        self._outgoing = bytearray()
+        self._incoming = bytearray()
+
+    def put(self, message: Any) -> None:
+        """Send a message, now or by a later call."""
+        self._outgoing += frame(message)
+        self.flush()
+        if len(self._outgoing) > LARGEST_BACKLOG_BYTES:
+            raise ConnectionError("the other end does not read")
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+        while self._outgoing:
+            try:
+                num_sent = self._socket.send(self._outgoing)
+            except BlockingIOError:
+                return
+            del self._outgoing[:num_sent]
+
+    def take(self) -> list[Any]:
+        """Return the messages that have arrived whole."""
+        self.flush()
+        while True:
+            try:
+                piece = self._socket.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                break
+            if not piece:
+                raise ConnectionError("the other end is gone")
+            self._incoming += piece
+            if len(piece) < RECEIVE_BYTES:
+                break
+        messages = []
+        while len(self._incoming) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._incoming)[0]
+            if len(self._incoming) < end:
+                break
+            messages.append(pickle.loads(self._incoming[_LENGTH.size : end]))
+            del self._incoming[:end]
+        return messages
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there is something to take, or to send."""
+        select.select([self._socket], [self._socket] if self._outgoing else [], [], seconds)
+
+    def close(self) -> None:
+        """Close this end; the other one reads an end of file."""
+        self._socket.close()

@@ -1,0 +1,243 @@
+"""Lookups, loads and stores where they may take their time: on threads, behind circuits, counted."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from hypertier.tier.circuit import Circuit
+from hypertier.tier.entries import Entries, Loaded
+from hypertier.tier.entry import Flaw
+from hypertier.tier.guard import Guard
+from hypertier.tier.lookups import Prober
+from hypertier.tier.metrics import Counters
+from hypertier.tier.transfers import FinishedJob, Task, Transfers
+
+Slot = Any  # a memoryview of a chunk's bytes, or what the mover's `slot_of` makes one of
+
+
+@dataclass
+class News:
+    """What a mover has done since it was last asked."""
+
+    answers: list[tuple[bytes, bool]] = field(default_factory=list)  # of lookups
+    finished: list[FinishedJob] = field(default_factory=list)
+    lookup_seconds: list[float] = field(default_factory=list)
+    sample_seconds: list[float] = field(default_factory=list)
+
+
+def merge(into: News, news: News) -> None:
+    """Append later news."""
+    into.answers += news.answers
+    into.finished += news.finished
+    into.lookup_seconds += news.lookup_seconds
+    into.sample_seconds += news.sample_seconds
+
+
+@dataclass(frozen=True)
+class Report:
+    """What another process tells: news, what was counted since the last report, whether L2 is asked."""
+
+    news: News
+    counts: dict[str, int]
+    is_up: bool
+    retry_at: float  # by `time.monotonic`, which processes of one machine share
+
+
+@dataclass(frozen=True)
+class Change:
+    """L2 stopped answering, with the error's kind and words, or answers again."""
+
+    what: str
+    error: tuple[str, str] | None
+
+
+class Mover(Protocol):
+    """Works for `L2Cache`, which never waits for it but in `drain` and `close`. Raises nothing."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether L2 is asked: its last answer was one."""
+        ...
+
+    @property
+    def may_try(self) -> bool:
+        """Whether it is time, while L2 is not up, for somebody to look whether it is back."""
+        ...
+
+    def probe(self, keys: list[bytes]) -> None:
+        """Ask whether L2 holds chunks; with none, connect."""
+        ...
+
+    def sample(self, keys: list[bytes]) -> None:
+        """Load chunks for nobody, to learn how long it takes."""
+        ...
+
+    def load(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
+        """Fetch chunks straight into their slots."""
+        ...
+
+    def store(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
+        """Write chunks from their slots."""
+        ...
+
+    def take_news(self) -> News:
+        """Return what was done since the last call."""
+        ...
+
+    def drain(self) -> None:
+        """Wait until no job touches a slot any more."""
+        ...
+
+    def close(self, timeout_seconds: float) -> bool:
+        """End; returns whether everything ended, so that no slot is touched any more."""
+        ...
+
+
+class ThreadMover:
+    """A mover on threads of this process.
+
+    `on_change` is told when L2 stops answering and when it answers again, `on_news` when there is news; both
+    by the thread that found out.
+    """
+
+    def __init__(
+        self,
+        entries: Entries,
+        transfers: Transfers,
+        counters: Counters,
+        on_change: Callable[[str, Exception | None], None],
+        *,
+        new_circuit: Callable[[], Circuit] = Circuit,
+        slot_of: Callable[[Slot], memoryview] = lambda slot: slot,
+        on_news: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._entries = entries
+        self._transfers = transfers
+        self._counters = counters
+        self._reads = Guard("read", new_circuit(), counters, on_change)
+        self._writes = Guard("write", new_circuit(), counters, on_change)
+        self._slot_of = slot_of
+        self._on_news = on_news
+        self._clock = clock
+        self._lookup_seconds: deque[float] = deque()
+        self._sample_seconds: deque[float] = deque()
+        self._prober = Prober(self._probe, on_news)
+        self._sampler = Prober(self._load_samples, on_news)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether L2 is asked: its last answer was one."""
+        return self._reads.circuit.is_closed
+
+    @property
+    def may_try(self) -> bool:
+        """Whether it is time to look whether L2 is back."""
+        return self._reads.circuit.may_try
+
+    @property
+    def retry_at(self) -> float:
+        """When that time comes, by `time.monotonic`; of no meaning while L2 is up."""
+        return self._reads.circuit.retry_at
+
+    def probe(self, keys: list[bytes]) -> None:
+        """Ask whether L2 holds chunks; with none, connect."""
+        self._prober.submit(keys)
+
+    def sample(self, keys: list[bytes]) -> None:
+        """Load chunks for nobody."""
+        self._sampler.submit(keys)
+
+    def load(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
+        """Fetch chunks straight into their slots."""
+        self._transfers.submit_load(job_id, self._tasks(self._load, keys, slots))
+
+    def store(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
+        """Write chunks from their slots, as far as the backlog allows."""
+        num_dropped = self._transfers.submit_store(job_id, self._tasks(self._store, keys, slots))
+        self._counters.add("stores_dropped", num_dropped)
+        if num_dropped:
+            self._on_news()
+
+    def take_news(self) -> News:
+        """Return what was done since the last call."""
+        return News(
+            list(self._prober.take_answers()),
+            self._transfers.take_finished(),
+            taken(self._lookup_seconds),
+            taken(self._sample_seconds),
+        )
+
+    def drain(self) -> None:
+        """Wait until no job touches a slot any more."""
+        self._transfers.drain()
+
+    def close(self, timeout_seconds: float) -> bool:
+        """End all connections and threads."""
+        self._entries.close()
+        ended = self._transfers.close(timeout_seconds)
+        self._prober.close(timeout_seconds)
+        self._sampler.close(timeout_seconds)
+        return ended
+
+    def _tasks(
+        self,
+        move: Callable[[bytes, memoryview], bool],
+        keys: Sequence[bytes],
+        slots: Sequence[Slot],
+    ) -> list[Task]:
+        pairs = [(key, self._slot_of(slot)) for key, slot in zip(keys, slots, strict=True)]
+        return [Task(key, len(slot), partial(move, key, slot)) for key, slot in pairs]
+
+    def _probe(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        if not keys:
+            self._reads.call(self._entries.warm_up, None)
+            return []
+        begin = self._clock()
+        found = self._reads.call(lambda: self._entries.exist(keys), [False] * len(keys))
+        self._lookup_seconds.append(self._clock() - begin)
+        self._counters.add("lookup_hits", sum(found))
+        self._counters.add("lookup_misses", len(found) - sum(found))
+        return found
+
+    def _load_samples(self, keys: Sequence[bytes]) -> Sequence[bool]:
+        loaded = []
+        for key in keys:
+            begin = self._clock()
+            loaded.append(self._load(key, memoryview(bytearray(self._entries.chunk_bytes))))
+            if loaded[-1]:
+                self._sample_seconds.append(self._clock() - begin)
+        return loaded
+
+    def _load(self, key: bytes, slot: memoryview) -> bool:
+        if not self._reads.circuit.is_closed:
+            self._counters.add("circuit_open")
+            return False
+        outcome: Loaded | Flaw | None = self._reads.call(lambda: self._entries.load(key, slot), None)
+        if outcome is Loaded.WHOLE:
+            self._counters.add("read_bytes", len(slot))
+        elif outcome is Loaded.ABSENT:
+            self._counters.add("loads_absent")
+        elif outcome is not None:
+            self._counters.add("integrity_failures")
+        return outcome is Loaded.WHOLE
+
+    def _store(self, key: bytes, slot: memoryview) -> bool:
+        def store() -> bool:
+            self._entries.store(key, slot)
+            return True
+
+        stored = self._writes.call(store, False)
+        if stored:
+            self._counters.add("write_bytes", len(slot))
+        return stored
+
+
+def taken(queue: deque[float]) -> list[float]:
+    """Empty a queue that another thread fills."""
+    return [queue.popleft() for _ in range(len(queue))]

@@ -1,0 +1,102 @@
+"""The mover process: `python -P -m hypertier.tier.mover_main SOCKET L1`, descriptors that the engine opened.
+
+It has the interpreter's lock to itself, so neither TLS nor checksums hold up the engine's scheduler. It ends
+with the engine, or when told to. It reads commands, `(method, arguments)` of `ThreadMover`, after the first,
+`(plan, offset, num_bytes)`, and `("root", hash_root)`, which vLLM does not know before it serves. It sends
+`Report` and `Change`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from typing import BinaryIO
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier.frames import frame, read_message
+from hypertier.tier.mapping import map_shared
+from hypertier.tier.metrics import Counters
+from hypertier.tier.mover import Change, Report, ThreadMover
+from hypertier.tier.mover_plan import build_mover
+
+
+class Root:
+    """Where vLLM's chain of block hashes begins, once the engine has told."""
+
+    value: bytes | None = None
+
+    def __call__(self) -> bytes:
+        if self.value is None:
+            raise TierUnavailableError("vLLM has not seeded its block hashes yet")
+        return self.value
+
+
+class Reporter:
+    """Sends what there is to tell, from a thread of its own: a slow reader holds nothing else up."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._something = threading.Event()
+        self.note_news = self._something.set
+
+    def note_change(self, what: str, error: Exception | None) -> None:
+        """Tell at once."""
+        self._tell(Change(what, None if error is None else (type(error).__name__, str(error))))
+
+    def run(self, mover: ThreadMover, counters: Counters) -> None:
+        """Report whenever there is news."""
+        while True:
+            self._something.wait()
+            self._something.clear()
+            news = mover.take_news()
+            self._tell(Report(news, counters.take(), mover.is_up, mover.retry_at))
+
+    def _tell(self, message: Report | Change) -> None:
+        with self._lock:
+            try:
+                self._send(frame(message))
+            except OSError:
+                os._exit(0)  # the engine is gone
+
+
+def main() -> None:
+    """Work until the engine closes its end."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # meant for the engine, which decides when this ends
+    end = socket.socket(fileno=int(sys.argv[1]))
+    with contextlib.suppress(EOFError):
+        serve(end, int(sys.argv[2]))
+    os._exit(0)  # threads may be waiting for L2: nobody waits for them
+
+
+def serve(end: socket.socket, l1: int) -> None:
+    """Do what is asked, until there is nobody who asks."""
+    stream: BinaryIO = end.makefile("rb")
+    plan, offset, num_bytes = read_message(stream)
+    view = map_shared(l1, offset, num_bytes)
+    os.close(l1)
+    root, counters, reporter = Root(), Counters(), Reporter(end.sendall)
+    mover = build_mover(plan, view, root, counters, reporter.note_change, reporter.note_news)
+    threading.Thread(target=reporter.run, args=(mover, counters), daemon=True).start()
+    commands: dict[str, Callable[..., None]] = {
+        "probe": mover.probe,
+        "sample": mover.sample,
+        "load": mover.load,
+        "store": mover.store,
+    }
+    while True:
+        name, *arguments = read_message(stream)
+        if name == "root":
+            (root.value,) = arguments
+        else:
+            commands[name](*arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""A mover in a process of its own, which maps L1: what the engine's scheduler pays is a message a job.
+
+Threads of the engine's process would take turns with the scheduler at the interpreter's lock: at each return
+from a system call, of which TLS makes one per 16 KiB.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier.circuit import Circuit
+from hypertier.tier.frames import Pipe
+from hypertier.tier.metrics import Counters
+from hypertier.tier.mover import Change, News, Report, merge
+from hypertier.tier.mover_plan import MoverPlan
+from hypertier.tier.transfers import FinishedJob
+
+DRAIN_SECONDS = 60.0  # the process ends each job by its time limits; one that does not is ended itself
+LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class _Job:
+    keys: tuple[bytes, ...]
+    is_load: bool
+    started_at: float
+
+
+class ProcessMover:
+    """A mover whose slots are numbers of chunks. Used by one thread.
+
+    The process is started at once and again, after a pause, when it has ended. What it was at fails then:
+    a process that is gone writes into no slot. `l1` is a descriptor of the file that L1 begins in at
+    `offset`; it is this object's to close.
+    """
+
+    def __init__(
+        self,
+        plan: MoverPlan,
+        l1: int,
+        offset: int,
+        num_bytes: int,
+        hash_root: Callable[[], bytes],
+        counters: Counters,
+        on_change: Callable[[str, Exception | None], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plan = plan
+        self._l1 = l1
+        self._range = (offset, num_bytes)
+        self._hash_root = hash_root
+        self._counters = counters
+        self._on_change = on_change
+        self._clock = clock
+        self._starts = Circuit(clock)  # closed while the process works
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Pipe | None = None
+        self._is_rooted = False
+        self._is_up = True
+        self._retry_at = math.inf
+        self._jobs: dict[int, _Job] = {}
+        self._news = News()
+        self._start()
+
+    @property
+    def pid(self) -> int | None:
+        """The process, None while there is none."""
+        return self._process.pid if self._process else None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether L2 is asked, as far as the process has told."""
+        return self._is_up
+
+    @property
+    def may_try(self) -> bool:
+        """Whether it is time to look whether L2, or the process, is back."""
+        if self._process is None:
+            return self._starts.may_try
+        return not self._is_up and self._clock() >= self._retry_at
+
+    def probe(self, keys: list[bytes]) -> None:
+        """Ask whether L2 holds chunks; with none, connect."""
+        if not self._is_up:
+            self._retry_at = math.inf  # until the process tells anew
+        self._send("probe", keys)
+
+    def sample(self, keys: list[bytes]) -> None:
+        """Load chunks for nobody."""
+        self._send("sample", keys)
+
+    def load(self, job_id: int, keys: Sequence[bytes], slots: Sequence[int]) -> None:
+        """Fetch chunks straight into their slots."""
+        self._jobs[job_id] = _Job(tuple(keys), True, self._clock())
+        self._send("load", job_id, list(keys), list(slots))
+
+    def store(self, job_id: int, keys: Sequence[bytes], slots: Sequence[int]) -> None:
+        """Write chunks from their slots."""
+        if not keys:
+            self._news.finished.append(FinishedJob(job_id, False, (), (), 0, 0.0))
+            return
+        self._jobs[job_id] = _Job(tuple(keys), False, self._clock())
+        self._send("store", job_id, list(keys), list(slots))
+
+    def take_news(self) -> News:
+        """Return what the process has told since the last call."""
+        if self._pipe is not None:
+            try:
+                for message in self._pipe.take():
+                    self._note(message)
+            except ConnectionError as error:
+                self._give_up(error)
+        news, self._news = self._news, News()
+        return news
+
+    def drain(self) -> None:
+        """Wait until no job touches a slot any more: until the process has told so, or is gone."""
+        kept, deadline = self.take_news(), self._clock() + DRAIN_SECONDS
+        while self._jobs and self._pipe is not None:
+            self._pipe.wait(LOOK_SECONDS)
+            merge(kept, self.take_news())
+            if self._jobs and self._pipe is not None and self._clock() > deadline:
+                self._give_up(TimeoutError(f"no end of its jobs within {DRAIN_SECONDS:g} s"))
+        merge(kept, self._news)
+        self._news = kept
+
+    def close(self, timeout_seconds: float) -> bool:
+        """End the process: it touches no slot any more. What it was at is left undone."""
+        if self._process is not None:
+            self._give_up(None, timeout_seconds)
+        if self._l1 >= 0:
+            os.close(self._l1)
+            self._l1 = -1
+        return True
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-P", "-m", "hypertier.tier.mover_main"]
+        try:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(self._l1)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), self._l1),
+            )
+        except OSError as error:
+            ours.close()
+            self._lose(error)
+            return
+        finally:
+            theirs.close()
+        self._pipe = Pipe(ours)
+        self._is_rooted = False
+        self._retry_at = math.inf
+        self._send_on((self._plan, *self._range))
+
+    def _send(self, *command: object) -> None:
+        if self._process is None and self._l1 >= 0 and self._starts.admits():
+            self._start()
+        if self._process is not None and not self._is_rooted:
+            self._send_root()
+        if self._process is None:
+            self._fail_open()
+        else:
+            self._send_on(command)
+
+    def _send_root(self) -> None:
+        try:
+            root = self._hash_root()
+        except TierUnavailableError:
+            return  # it is told the same by our end, and asks again at the next command
+        self._is_rooted = True
+        self._send_on(("root", root))
+
+    def _send_on(self, message: object) -> None:
+        if self._pipe is None:
+            return
+        try:
+            self._pipe.put(message)
+        except ConnectionError as error:
+            self._give_up(error)
+
+    def _note(self, message: Report | Change) -> None:
+        if self._starts.succeeded():
+            self._on_change("transfer", None)
+        if isinstance(message, Change):
+            error = None if message.error is None else TierUnavailableError(": ".join(message.error))
+            self._on_change(message.what, error)
+            return
+        for name, amount in message.counts.items():
+            self._counters.add(name, amount)
+        for job in message.news.finished:
+            self._jobs.pop(job.job_id, None)
+        self._is_up, self._retry_at = message.is_up, message.retry_at
+        merge(self._news, message.news)
+
+    def _give_up(self, error: Exception | None, timeout_seconds: float = 0.0) -> None:
+        """End the process, whatever it does, and let fail what it was at."""
+        if self._pipe is not None:
+            self._pipe.close()
+        if self._process is not None:
+            end(self._process, timeout_seconds)
+        self._process = self._pipe = None
+        if error is not None:
+            self._lose(error)
+        self._fail_open()
+
+    def _lose(self, error: Exception) -> None:
+        self._is_up = False
+        self._counters.add("mover_losses")
+        if self._starts.failed():
+            self._on_change("transfer", TierUnavailableError(f"the mover process ended: {error}"))
+
+    def _fail_open(self) -> None:
+        for job_id, job in self._jobs.items():
+            seconds = self._clock() - job.started_at
+            self._news.finished.append(FinishedJob(job_id, job.is_load, (), job.keys, 0, seconds))
+        self._jobs.clear()
+
+
+def end(process: subprocess.Popen[bytes], timeout_seconds: float) -> None:
+    """Wait until a process has ended by itself, but no longer; then it ends by force."""
+    try:
+        process.wait(timeout_seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

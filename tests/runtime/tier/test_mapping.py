@@ -1,0 +1,72 @@
+"""Another process can map what this one shares, whatever became of the file's name, and nothing else."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+
+from hypertier.tier.mapping import map_shared, shared_file
+
+PAGE = mmap.PAGESIZE
+
+
+def shared_memory(path: Path, num_pages: int = 4) -> memoryview:
+    with path.open("w+b") as file:
+        file.truncate(num_pages * PAGE)
+        return memoryview(mmap.mmap(file.fileno(), num_pages * PAGE))
+
+
+@pytest.mark.parametrize("start", [0, PAGE, PAGE + 100])
+def test_both_see_what_either_writes(tmp_path: Path, start: int) -> None:
+    ours = shared_memory(tmp_path / "l1")[start:]
+
+    found = shared_file(ours)
+    assert found is not None
+    theirs = map_shared(*found, len(ours))
+    os.close(found[0])
+    theirs[:3] = b"abc"
+    ours[-3:] = b"xyz"
+
+    assert ours == theirs
+    assert bytes(theirs[:3]) + bytes(ours[-3:]) == b"abcxyz"
+
+
+def test_a_file_that_lost_its_name_is_found_while_it_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "l1"
+    ours = shared_memory(path)
+    with path.open("r+b"):
+        path.unlink()
+        found = shared_file(ours)
+
+    assert found is not None
+    theirs = map_shared(*found, len(ours))
+    os.close(found[0])
+    ours[:3] = b"abc"
+    assert bytes(theirs[:3]) == b"abc"
+
+
+def test_memory_of_this_process_alone_is_no_file(tmp_path: Path) -> None:
+    with (tmp_path / "private").open("w+b") as file:
+        file.truncate(PAGE)
+        private = memoryview(mmap.mmap(file.fileno(), PAGE, mmap.MAP_PRIVATE))
+
+    assert shared_file(memoryview(bytearray(PAGE))) is None
+    assert shared_file(private) is None
+
+
+def test_another_file_under_the_same_name_is_not_taken_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "l1"
+    ours = shared_memory(path)
+    path.unlink()
+    path.write_bytes(bytes(4 * PAGE))
+
+    found = shared_file(ours)
+
+    if found is not None:  # the mapping itself keeps a descriptor on some versions of Python
+        theirs = map_shared(*found, len(ours))
+        os.close(found[0])
+        ours[:3] = b"abc"
+        assert bytes(theirs[:3]) == b"abc"

@@ -1,0 +1,210 @@
+"""A mover in another process does what one on threads does, and its end is a miss."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes_tier import FakeClock, RealValkey, eventually
+
+from hypertier.errors import TierUnavailableError
+from hypertier.tier.cache import L2Cache
+from hypertier.tier.lookups import Verdicts
+from hypertier.tier.mapping import shared_file
+from hypertier.tier.metrics import Counters
+from hypertier.tier.mover_plan import MoverPlan
+from hypertier.tier.mover_process import DRAIN_SECONDS, ProcessMover
+from hypertier.tier.settings import TierSettings
+from hypertier.tier.transfers import FinishedJob
+
+CHUNK = 16 * 1024
+A, B, C = b"a" * 36, b"b" * 36, b"c" * 36
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[RealValkey]:
+    with RealValkey() as server:
+        yield server
+
+
+class World:
+    """A cache over a mover process, on a clock of its own, with eight slots of shared memory."""
+
+    def __init__(self, url: str, path: Path) -> None:
+        self.clock = FakeClock()
+        self.counters = Counters()
+        self.changes: list[tuple[str, bool]] = []
+        self.root: bytes | None = b"root"
+        with path.open("w+b") as file:
+            file.truncate(8 * CHUNK)
+            self.l1 = memoryview(mmap.mmap(file.fileno(), 8 * CHUNK))
+        shared = shared_file(self.l1)
+        assert shared is not None
+        settings = TierSettings(url=url, namespace=path.parent.name, io_timeout_ms=20_000)
+        self.mover = ProcessMover(
+            MoverPlan(settings, "org/model", {}, CHUNK),
+            *shared,
+            len(self.l1),
+            self.hash_root,
+            self.counters,
+            lambda what, error: self.changes.append((what, error is None)),
+            self.clock,
+        )
+        self.cache = L2Cache(
+            self.mover, Verdicts(20.0, self.counters, self.clock), self.counters, clock=self.clock
+        )
+
+    def hash_root(self) -> bytes:
+        if self.root is None:
+            raise TierUnavailableError("not seeded yet")
+        return self.root
+
+    def fill(self, slot: int, content: bytes) -> None:
+        self.l1[slot * CHUNK : (slot + 1) * CHUNK] = content * CHUNK
+
+    def slot(self, number: int) -> bytes:
+        return bytes(self.l1[number * CHUNK : (number + 1) * CHUNK])
+
+    def finished(self, count: int = 1) -> list[FinishedJob]:
+        jobs: list[FinishedJob] = []
+
+        def collected() -> bool:
+            jobs.extend(self.cache.take_finished())
+            return len(jobs) >= count
+
+        assert eventually(collected, SECONDS)
+        return jobs
+
+    def settle(self, request: str, key: bytes) -> bool | None:
+        def answered() -> bool:
+            answer = self.cache.lookup(request, key)
+            self.cache.flush()
+            return answer is not None
+
+        assert eventually(answered, SECONDS)
+        return self.cache.lookup(request, key)
+
+    def kill(self) -> None:
+        assert self.mover.pid is not None
+        os.kill(self.mover.pid, signal.SIGKILL)
+
+    def is_lost(self) -> bool:
+        self.cache.flush()
+        return self.mover.pid is None
+
+
+@pytest.fixture
+def world(valkey: RealValkey, tmp_path: Path) -> Iterator[World]:
+    made = World(valkey.url, tmp_path / "l1")
+    yield made
+    pid = made.mover.pid
+    assert made.cache.close(SECONDS)
+    assert pid is None or not Path(f"/proc/{pid}").exists()
+
+
+def test_chunks_are_stored_looked_up_and_loaded_through_shared_memory(world: World) -> None:
+    world.fill(0, b"0")
+    world.fill(1, b"1")
+    world.cache.store(1, [A, B], [0, 1])
+    world.cache.drain()
+    (stored,) = world.cache.take_finished()
+    world.clock.advance(60)  # long enough to forget that it was stored
+
+    found = [world.settle("r", key) for key in (A, B, C)]
+    world.cache.load(2, [B, A, C], [4, 5, 6])
+    (loaded,) = world.finished()
+
+    assert (stored.job_id, set(stored.moved), stored.num_bytes) == (1, {A, B}, 2 * CHUNK)
+    assert found == [True, True, False]
+    assert (loaded.is_load, set(loaded.moved), loaded.failed) == (True, {A, B}, (C,))
+    assert (world.slot(4), world.slot(5)) == (b"1" * CHUNK, b"0" * CHUNK)
+    assert [world.counters.total(name) for name in ("write_bytes", "read_bytes", "loads_absent")] == [
+        2 * CHUNK,
+        2 * CHUNK,
+        1,
+    ]
+
+
+def test_nothing_is_stored_before_the_engine_knows_where_its_hashes_begin(world: World) -> None:
+    world.root = None
+    world.cache.store(1, [A], [0])
+    (early,) = world.finished()
+    world.root = b"another root"
+    world.settle("until L2 is up again", B)
+    world.clock.advance(60)
+
+    assert early.failed == (A,)
+    assert world.settle("r", A) is False
+
+
+def test_an_l2_that_is_down_is_known_to_the_engine(tmp_path: Path) -> None:
+    world = World("redis://127.0.0.1:1", tmp_path / "l1")
+
+    answer = world.settle("r", A)
+
+    assert answer is False
+    assert not world.cache.is_up
+    assert world.changes == [("read", False)]
+    assert world.cache.close(SECONDS)
+
+
+def test_when_the_process_dies_what_it_was_at_fails_and_another_takes_its_place(world: World) -> None:
+    world.cache.store(1, [A], [0])
+    world.finished()
+    first = world.mover.pid
+    world.kill()
+    world.cache.load(2, [A], [1])
+    (lost,) = world.finished()
+    assert eventually(world.is_lost)
+    meanwhile = world.cache.lookup("r1", A)
+    world.cache.load(3, [A], [1])
+    refused = world.finished()
+    world.clock.advance(1)
+
+    world.cache.lookup("r2", A)
+
+    assert lost.failed == (A,)
+    assert meanwhile is False
+    assert [job.failed for job in refused] == [(A,)]
+    assert eventually(lambda: world.cache.flush() or world.cache.is_up, SECONDS)
+    world.cache.load(4, [A], [1])
+    assert world.finished()[0].moved == (A,)
+    assert world.mover.pid not in (None, first)
+    assert world.counters.total("mover_losses") == 1
+    assert world.changes == [("transfer", False), ("transfer", True)]
+
+
+def test_draining_ends_a_process_that_does_not_end_its_jobs(world: World) -> None:
+    world.settle("r", A)
+    assert world.mover.pid is not None
+    os.kill(world.mover.pid, signal.SIGSTOP)
+    world.cache.load(1, [A], [0])
+    looks = 0
+
+    def later() -> float:
+        nonlocal looks
+        looks += 1
+        return world.clock.now + (DRAIN_SECONDS + 1 if looks > 2 else 0)
+
+    world.mover._clock = later
+    world.cache.drain()
+
+    assert [job.failed for job in world.cache.take_finished()] == [(A,)]
+
+
+def test_the_process_ends_with_the_engine(valkey: RealValkey, tmp_path: Path) -> None:
+    world = World(valkey.url, tmp_path / "l1")
+    world.settle("r", A)
+    pid = world.mover.pid
+
+    world.mover._pipe._socket.close()  # as the kernel does for an engine that is killed
+
+    assert world.mover._process is not None
+    assert world.mover._process.wait(SECONDS) == 0
+    assert pid == world.mover._process.pid
+    assert world.cache.close(SECONDS)
