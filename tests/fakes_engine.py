@@ -79,12 +79,16 @@ class Received:
 
 @dataclass
 class FakeEngine:
-    """Answers `/health` by `healthy`, all else by `answer(request, writer)`; nothing while `frozen`."""
+    """Answers `/health` by `healthy`, `/metrics` by `metrics`, all else by `answer(request, writer)`.
+
+    Nothing while `frozen`. `received` is what is neither of the first two.
+    """
 
     answer: Callable[[Received, asyncio.StreamWriter], Awaitable[None]] | None = None
     healthy: bool = True
     frozen: bool = False
     name: str = "engine"
+    metrics: bytes = b""
     received: list[Received] = field(default_factory=list)
     num_disconnects: int = 0
     num_connections: int = 0
@@ -118,11 +122,15 @@ class FakeEngine:
         try:
             while True:
                 request = await self._read(reader)
+                path = request.line.split(b" ")[1]
                 if self.frozen:
-                    self.received.append(request)
+                    self.received += [request] if path != b"/metrics" else []
                     await reader.read()
                     continue
-                if request.line.split(b" ")[1] == b"/health":
+                if path == b"/metrics":
+                    writer.write(json_answer(self.metrics))
+                    continue
+                if path == b"/health":
                     writer.write(json_answer(b"{}", b"200 OK" if self.healthy else b"503 Unavailable"))
                     continue
                 self.received.append(request)

@@ -10,6 +10,7 @@ from fakes_engine import FakeEngine
 
 from hypertier.router.admission import Admission
 from hypertier.router.app import Router
+from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
@@ -51,7 +52,14 @@ class Traffic:
     def __init__(self, strategy: str, num_replicas: int, index_bytes: int = 1 << 22) -> None:
         self.replicas, _ = healthy_replicas(num_replicas)
         self.now = 100.0
-        self.strategy = build(strategy, replicas=self.replicas, index_bytes=index_bytes, now=lambda: self.now)
+        self.sizes = CacheSizes()
+        self.strategy = build(
+            strategy,
+            replicas=self.replicas,
+            index_bytes=index_bytes,
+            sizes=self.sizes,
+            now=lambda: self.now,
+        )
         self.picker = Picker(self.strategy, self.replicas)
         self.choices: list[Choice] = []
 

@@ -12,6 +12,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── KvEventError               an engine's KV events can't be read; the replica is forgotten and heard anew
 ├── JwksError                  the keys of JWTs can't be had; counted, and those known stay
 ├── TokenizeError              a prompt's tokens can't be had; counted, and what was sent where decides
+├── SizeError                  an engine does not tell how much it caches; counted, and asked again
 └── TierError                  L2 did not answer as it should; becomes a miss in `tier.tier`
     ├── TierUnavailableError   no connection, a time-out, or a refusal
     │   └── TierPartError      one server of a cluster does not answer; the others may
@@ -107,6 +108,14 @@ class JwksError(HypertierError):
 
 class TokenizeError(HypertierError):
     """A prompt's tokens can't be had. `cause` is the word under which it is counted."""
+
+    def __init__(self, cause: str, problem: str) -> None:
+        super().__init__(problem)
+        self.cause = cause
+
+
+class SizeError(HypertierError):
+    """The size of an engine's cache can't be read. `cause` is the word under which it is counted."""
 
     def __init__(self, cause: str, problem: str) -> None:
         super().__init__(problem)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypertier.router.settings import STRATEGIES, RouterSettings
+from hypertier.planning.engine import plan_engine
+from hypertier.router.settings import BY_PROMPT, STRATEGIES, RouterSettings
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes
@@ -58,7 +59,9 @@ def routers_share(endpoint: InferenceEndpointConfig) -> bool:
     return (endpoint.routing_strategy or PLAIN_STRATEGY) != "roundrobin"
 
 
-def router_settings(endpoint: InferenceEndpointConfig, names: Names) -> RouterSettings:
+def router_settings(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names
+) -> RouterSettings:
     """The settings that the container's arguments spell out.
 
     Raises:
@@ -85,6 +88,7 @@ def router_settings(endpoint: InferenceEndpointConfig, names: Names) -> RouterSe
         lameduck_seconds=LAMEDUCK_SECONDS,
         kv_events_port=KV_EVENTS_PORT,
         session_key=endpoint.spec.worker.environment_value("SESSION_KEY") or SESSION_KEY,
+        l1_tokens=(plan_engine(deployment, endpoint).l1_tokens or 0) if strategy in BY_PROMPT else 0,
     )
 
 
@@ -99,6 +103,8 @@ def router_arguments(settings: RouterSettings) -> list[str]:
     if settings.strategy == "kvaware":
         arguments += ["--kv-events-port", str(settings.kv_events_port)]
     arguments += ["--index-bytes", str(settings.index_bytes)]
+    if settings.l1_tokens:
+        arguments += ["--l1-tokens", str(settings.l1_tokens)]
     arguments += ["--max-buffered-bytes", str(settings.max_buffered_bytes)]
     arguments += ["--lameduck-seconds", f"{settings.lameduck_seconds:g}"]
     arguments += ["--drain-seconds", f"{settings.drain_seconds:g}"]
@@ -137,7 +143,7 @@ def _deployment(
     deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
 ) -> Object:
     image = router_image(deployment, inputs)
-    settings = router_settings(endpoint, names)
+    settings = router_settings(deployment, endpoint, names)
     memory = format_bytes(settings.index_bytes + settings.max_buffered_bytes + BASE_BYTES)
     grace = PRE_STOP_SECONDS + LAMEDUCK_SECONDS + DRAIN_SECONDS + EXIT_SECONDS
     return {

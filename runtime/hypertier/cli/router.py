@@ -92,6 +92,12 @@ MIB = 1024 * 1024
 )
 @click.option("--index-bytes", default=128 * MIB, show_default=True, help="Memory of the prefix index.")
 @click.option(
+    "--l1-tokens",
+    default=0,
+    show_default=True,
+    help="Tokens that an engine's L1 keeps; what its GPU keeps, it tells itself.",
+)
+@click.option(
     "--drain-seconds", default=30.0, show_default=True, help="After SIGTERM, time for requests in flight."
 )
 @click.option(
@@ -135,6 +141,7 @@ def command(
     max_head_bytes: int,
     max_buffered_bytes: int,
     index_bytes: int,
+    l1_tokens: int,
     drain_seconds: float,
     lameduck_seconds: float,
     connect_timeout: float,
@@ -168,6 +175,7 @@ def command(
         max_head_bytes=max_head_bytes,
         max_buffered_bytes=max_buffered_bytes,
         index_bytes=index_bytes,
+        l1_tokens=l1_tokens,
         drain_seconds=drain_seconds,
         lameduck_seconds=lameduck_seconds,
         connect_timeout_seconds=connect_timeout,

@@ -131,6 +131,7 @@ ROUTER = Overlay(
         Rule("--peer-listen", None, ONE_ROUTER, True),
         Rule("--kv-events-port", None, "every engine has a port of its own here", True),
         Rule("--metrics-port", "{metrics_port}", ONE_MACHINE, True),
+        Rule("--l1-tokens", "{l1_tokens}", SMALL_MACHINE, True),
         Rule("--explain", "", "answers tell which replica served them"),
         Rule("--lameduck-seconds", "0", "no load balancer has to notice that the router leaves", True),
         Rule("--drain-seconds", "5", "nobody waits for long answers here"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hypertier.errors import ConfigError
 from hypertier.lab.differences import Difference
+from hypertier.lab.model import ModelShape
 from hypertier.lab.overlay import ENGINE, ROUTER
 from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.rules import LEFT_OUT, MIB, Place
@@ -125,6 +126,7 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
             port=router_port,
             replica_urls=replica_urls,
             metrics_port=metrics_port,
+            l1_tokens=settings.l1_bytes // ModelShape().kv_bytes_per_token,
             replica_events=tuple(f"127.0.0.1:{port}" for port in events_ports),
         ),
         settings.router_command,

@@ -23,6 +23,7 @@ class Place:
     model_directory: str = ""
     served_model_name: str = ""
     l1_bytes: int = 128 * MIB
+    l1_tokens: int = 0
     kv_cache_bytes: int = 128 * MIB
     max_model_len: int = 8192
     l2_port: int = 0

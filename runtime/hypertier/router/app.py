@@ -11,12 +11,13 @@ from contextlib import suppress
 
 from hypertier.errors import ConfigError
 from hypertier.router.admission import Admission
+from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.connection import ClientConnection
 from hypertier.router.discovery import DnsDiscovery
 from hypertier.router.front import Admin, Front
 from hypertier.router.health import HealthChecks
 from hypertier.router.kv_streams import KvStreams
-from hypertier.router.metrics import KvCounts, Metrics, PeerCounts
+from hypertier.router.metrics import KvCounts, Metrics, PeerCounts, SizeCounts
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
 from hypertier.router.proxy import Proxy
@@ -30,6 +31,7 @@ from hypertier.router.settings import (
     parse_replica,
 )
 from hypertier.router.sharing import Shared
+from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
 
@@ -48,8 +50,13 @@ class Router:
     def __init__(self, settings: RouterSettings, *, admission: Admission | None = None) -> None:
         self.settings = settings
         self.replicas = ReplicaSet()
+        sizes = CacheSizes(settings.l1_tokens)
         self.strategy: Strategy = build(
-            settings.strategy, replicas=self.replicas, index_bytes=settings.index_bytes, now=time.monotonic
+            settings.strategy,
+            replicas=self.replicas,
+            index_bytes=settings.index_bytes,
+            sizes=sizes,
+            now=time.monotonic,
         )
         self._kvaware = self.strategy if isinstance(self.strategy, KvAware) else None
         self.peer_counts = PeerCounts()
@@ -63,6 +70,9 @@ class Router:
         if self._shared is not None:
             self.metrics.registry.register(self.peer_counts)
         self._kv_streams = self._hear_engines(self._kvaware)
+        self._sizing = Sizing(self.replicas, sizes) if settings.remembers_prompts else None
+        if self._sizing is not None:
+            self.metrics.registry.register(SizeCounts(self._sizing, self.replicas))
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._health = HealthChecks(
@@ -143,6 +153,8 @@ class Router:
         self.front.abort_all()
         await self.front.all_closed()
         await self.peers.stop()
+        if self._sizing is not None:
+            await self._sizing.stop()
         if self._kv_streams is not None:
             await self._kv_streams.stop()
         if self._kvaware is not None:
@@ -167,9 +179,9 @@ class Router:
             self.replicas,
             events_of=lambda replica: self.settings.kv_events_of(replica.address),
             apply=strategy.apply,
+            hear=strategy.hear,
             forget=strategy.forget,
         )
-        strategy.in_step = streams.in_step
         self.metrics.registry.register(KvCounts(strategy, streams))
         return streams
 

@@ -51,7 +51,7 @@ class Front:
         self._request_ids = request_ids()
         self._session_key = settings.session_key.lower().encode() if settings.strategy == "session" else None
         self._keep_prompt = settings.strategy == "kvaware"
-        self._hash_prompt = self._keep_prompt or settings.strategy == "prefixaware"
+        self._hash_prompt = settings.remembers_prompts
         self._all_closed = Event()
 
     def opened(self, connection: ClientConnection) -> None:

@@ -8,6 +8,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
+
+
+class _Used:
+    """What one replica was sent: a block -> its size, what was used longest ago first."""
+
+    __slots__ = ("blocks", "size")
+
+    def __init__(self) -> None:
+        self.blocks: OrderedDict[int, float] = OrderedDict()
+        self.size = 0.0
 
 
 class Holders:
@@ -19,7 +30,7 @@ class Holders:
 
     def __init__(self) -> None:
         self._masks: dict[int, int] = {}
-        self._used: dict[int, OrderedDict[int, None]] = {}
+        self._used: dict[int, _Used] = {}
 
     def __len__(self) -> int:
         return len(self._masks)
@@ -27,7 +38,11 @@ class Holders:
     @property
     def num_recorded(self) -> int:
         """Blocks in `record`'s memory, once for each replica that holds one."""
-        return sum(map(len, self._used.values()))
+        return sum(len(used.blocks) for used in self._used.values())
+
+    def holding(self, block: int) -> int:
+        """The set of replicas that hold this block."""
+        return self._masks.get(block, 0)
 
     def groups(self, block_hashes: Sequence[int]) -> list[tuple[int, int]]:
         """Replicas by how many of the prompt's first blocks they hold, most first.
@@ -60,19 +75,40 @@ class Holders:
         found.reverse()
         return found
 
-    def record(self, replica: int, block_hashes: Sequence[int], capacity: int) -> None:
-        """The replica was sent this prompt: it will hold these blocks, and at most `capacity` of all."""
-        used = self._used.setdefault(replica, OrderedDict())
-        masks = self._masks
+    def record(
+        self,
+        replica: int,
+        block_hashes: Sequence[int],
+        capacity: float,
+        *,
+        sizes: Sequence[float] | None = None,
+        max_blocks: int | None = None,
+    ) -> None:
+        """The replica was sent this prompt: it will hold these blocks, and of all no more than `capacity`.
+
+        `sizes` are the blocks', in the unit of `capacity`; each is 1 where they are not given. `max_blocks`
+        bounds what is remembered of the replica, however much it holds.
+        """
+        used = self._used.get(replica)
+        if used is None:
+            used = self._used[replica] = _Used()
+        blocks, masks = used.blocks, self._masks
         bit = 1 << replica
-        for block in reversed(block_hashes):
-            if block in used:
-                used.move_to_end(block)
-            else:
-                used[block] = None
+        for block, size in zip(
+            reversed(block_hashes), repeat(1.0) if sizes is None else reversed(sizes), strict=False
+        ):
+            before = blocks.get(block)
+            if before is None:
                 masks[block] = masks.get(block, 0) | bit
-        while len(used) > capacity:
-            self._drop(used.popitem(last=False)[0], bit)
+                used.size += size
+            else:
+                blocks.move_to_end(block)
+                used.size += size - before
+            blocks[block] = size
+        while used.size > capacity or (max_blocks is not None and len(blocks) > max_blocks):
+            block, size = blocks.popitem(last=False)
+            used.size -= size
+            self._drop(block, bit)
 
     def stored(self, replica: int, block_hashes: Iterable[int]) -> None:
         """The replica said that it holds these blocks."""
@@ -100,6 +136,18 @@ class Holders:
             self._masks[block] = mask
         else:
             self._masks.pop(block, None)
+
+
+def most_of(*groups: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
+    """How much replicas hold, most first: for each the largest of what several `groups` tell."""
+    found: list[tuple[float, int]] = []
+    seen = 0
+    for held, replicas in sorted(chain(*groups), reverse=True):
+        some = replicas & ~seen
+        if some:
+            found.append((held, some))
+            seen |= some
+    return found
 
 
 def members(mask: int) -> Iterator[int]:

@@ -44,6 +44,7 @@ class KvIndex:
         self._gpu = Holders()
         self._any = Holders()
         self._num_blocks = 0
+        self._num_in_l1 = 0
         self.block_size: int | None = None
         self.dropped: Counter[str] = Counter()
 
@@ -66,6 +67,7 @@ class KvIndex:
         known = self._replicas.pop(replica, None)
         if known is not None:
             self._num_blocks -= len(known.blocks)
+            self._num_in_l1 -= sum(block.num_in_l1 for block in known.blocks.values())
             self._gpu.forget(replica)
             self._any.forget(replica)
 
@@ -76,6 +78,8 @@ class KvIndex:
         `L1_WEIGHT`, and the set of the replicas that hold just so much.
         """
         on_gpu = self._gpu.groups(names)
+        if not self._num_in_l1:
+            return [(size(num), replicas) for num, replicas in on_gpu]
         found: list[tuple[float, int]] = []
         first = 0
         for num_any, replicas in self._any.groups(names):
@@ -93,10 +97,9 @@ class KvIndex:
                 found.append((L1_WEIGHT * size(num_any), replicas))
         return sorted(found, reverse=True)
 
-    def num_held(self, names: Sequence[int]) -> int:
-        """How many of the first of these blocks some replica holds."""
-        groups = self._any.groups(names)
-        return groups[0][0] if groups else 0
+    def holding(self, name: int) -> int:
+        """The set of replicas that hold this block, and so all before it."""
+        return self._any.holding(name)
 
     def _stored(self, replica: int, event: Stored) -> None:
         if not event.is_whole or not event.is_local or event.medium not in ("GPU", "CPU"):
@@ -120,6 +123,7 @@ class KvIndex:
                 block.on_gpu = True
             else:
                 block.num_in_l1 += 1
+                self._num_in_l1 += 1
             added.append(block.name)
         self._any.stored(replica, added)
         if event.medium == "GPU":
@@ -160,6 +164,7 @@ class KvIndex:
                 self._gpu.removed(replica, (block.name,))
             elif event.medium == "CPU" and block.num_in_l1:
                 block.num_in_l1 -= 1
+                self._num_in_l1 -= 1
             self._tidy(replica, known, engine_hash, block)
 
     def _cleared(self, replica: int) -> None:

@@ -58,7 +58,7 @@ class Place:
 
 
 class KvStreams:
-    """Applies what engines say by `apply`, and tells by `forget` when nothing is known of one any more.
+    """Applies what engines say by `apply`; `hear` is told of one that is heard, `forget` of one that is not.
 
     A replica is `in_step` as long as all its events since its start, or since its oldest kept batch, were
     heard. `events_of` tells where an engine publishes; it takes replays on the port after that. `resyncs`
@@ -71,6 +71,7 @@ class KvStreams:
         *,
         events_of: Callable[[Replica], Address],
         apply: Callable[[Replica, Event], None],
+        hear: Callable[[Replica], None],
         forget: Callable[[Replica], None],
         quiet_seconds: float = QUIET_SECONDS,
         replay_seconds: float = REPLAY_SECONDS,
@@ -81,6 +82,7 @@ class KvStreams:
         self.resyncs: Counter[str] = Counter()
         self._events_of = events_of
         self._apply = apply
+        self._hear_from_now = hear
         self._forget = forget
         self._quiet_seconds = quiet_seconds
         self._replay_seconds = replay_seconds
@@ -137,6 +139,7 @@ class KvStreams:
             place = Place()
             await self._replay(replica, place, is_first=True)
             self.in_step.add(replica)
+            self._hear_from_now(replica)
             while True:
                 if not await subscription.poll(int(self._quiet_seconds * 1000)):
                     await self._replay(replica, place)

@@ -14,6 +14,7 @@ from prometheus_client.utils import floatToGoString
 
 from hypertier.router.kv_streams import KvStreams
 from hypertier.router.replicas import ReplicaSet, State
+from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.kvaware import KvAware
 
@@ -106,6 +107,36 @@ class KvCounts(Collector):
             for cause, number in counts.items():
                 family.add_metric([cause], number)
             yield family
+
+
+class SizeCounts(Collector):
+    """How much replicas keep of what they were sent, as far as they tell."""
+
+    def __init__(self, sizing: Sizing, replicas: ReplicaSet) -> None:
+        self._sizing = sizing
+        self._replicas = replicas
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Every series; called by the registry."""
+        kept = GaugeMetricFamily(
+            "hypertier_router_replica_cache_tokens", "Tokens that a replica keeps.", labels=["replica"]
+        )
+        for replica in self._replicas.by_url.values():
+            tokens = self._sizing.sizes.tokens_of(replica)
+            if tokens is not None:
+                kept.add_metric([replica.url], tokens)
+        yield kept
+        yield GaugeMetricFamily(
+            "hypertier_router_prompt_bytes_per_token",
+            "Bytes of prompt that a token stands for.",
+            value=self._sizing.sizes.bytes_per_token,
+        )
+        readings = CounterMetricFamily(
+            "hypertier_router_cache_readings", "Readings of engines' caches, by result.", labels=["result"]
+        )
+        for result, number in self._sizing.readings.items():
+            readings.add_metric([result], number)
+        yield readings
 
 
 class Metrics(Collector):

@@ -38,6 +38,7 @@ def _block_ends() -> tuple[int, ...]:
 
 
 BLOCK_ENDS = _block_ends()
+BLOCK_LENGTHS = tuple(end - begin for begin, end in zip((0, *BLOCK_ENDS), BLOCK_ENDS, strict=False))
 
 _PROMPT_KEYS = {
     b"/v1/chat/completions": re.compile(rb'"messages"\s*:'),

@@ -193,6 +193,8 @@ class Scoring:
         self._by_ready: list[tuple[float, int]] = []
         self._sent: dict[Hashable, _Sent] = {}
         self._num_pending = 0
+        self.computing = 0
+        """The set of replicas that have a prompt without a first token."""
         self._mean_seconds = 0.0
         self._crowd = 0.0
         self._crowd_at = 0.0
@@ -210,6 +212,7 @@ class Scoring:
         if load is not None:
             self._by_ready.remove((load.ready_at, replica))
             self._num_pending -= len(load.pending)
+            self.computing &= ~(1 << replica)
             for ticket in [ticket for ticket, sent in self._sent.items() if sent.replica == replica]:
                 del self._sent[ticket]
 
@@ -285,6 +288,7 @@ class Scoring:
         load.pending_size += size - held
         load.in_flight += 1
         self._num_pending += 1
+        self.computing |= 1 << replica
         self._move(replica, load)
 
     def first_token(self, ticket: Hashable, now: float) -> None:
@@ -330,6 +334,11 @@ class Scoring:
         load = self._loads.get(replica)
         return load.in_flight if load is not None else 0
 
+    def pending_size(self, replica: int) -> float:
+        """Of the prompts without a first token there, what is to be computed."""
+        load = self._loads.get(replica)
+        return load.pending_size if load is not None else 0.0
+
     def _settle(self, load: _Load, now: float) -> None:
         """Take what is not streamed and ought to be computed as computed; `ready_at` stays what it was."""
         while load.pending:
@@ -348,6 +357,7 @@ class Scoring:
         load.pending_size -= sent.size - sent.held
         if not load.pending:
             load.pending_seconds = load.pending_size = 0.0
+            self.computing &= ~(1 << sent.replica)
 
     def _move(self, replica: int, load: _Load) -> None:
         """Keep the replicas in the order in which they are free."""

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from hypertier.errors import ConfigError
 
 STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
+BY_PROMPT = ("prefixaware", "kvaware")
 MIB = 1024 * 1024
 # What is more is a slip of the hand: a router that never gives up, or one that no node has memory for.
 MAX_SECONDS = 86_400
@@ -129,6 +130,7 @@ class RouterSettings:
     max_head_bytes: int = 64 * 1024
     max_buffered_bytes: int = 1024 * MIB
     index_bytes: int = 128 * MIB
+    l1_tokens: int = 0
     drain_seconds: float = 30.0
     lameduck_seconds: float = 0.0
     connect_timeout_seconds: float = 3.0
@@ -237,6 +239,7 @@ class RouterSettings:
                 64 * 1024,
                 "65536 or more bytes of memory for the prefix index",
             ),
+            ("--l1-tokens", self.l1_tokens, 0, "0 or more tokens that one engine's L1 keeps"),
             ("--drain-seconds", self.drain_seconds, 0, "0 or more seconds"),
             ("--lameduck-seconds", self.lameduck_seconds, 0, "0 or more seconds"),
         )
@@ -260,6 +263,11 @@ class RouterSettings:
         for setting, seconds in positive:
             if not 0 < seconds <= MAX_SECONDS:
                 raise ConfigError(setting, seconds, f"more than 0 and at most {MAX_SECONDS} seconds, a day")
+
+    @property
+    def remembers_prompts(self) -> bool:
+        """The strategy looks at prompts, and at what of them replicas have cached."""
+        return self.strategy in BY_PROMPT
 
     @property
     def address(self) -> Address:

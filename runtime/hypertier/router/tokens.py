@@ -10,11 +10,10 @@ from __future__ import annotations
 import http.client
 import json
 from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from hypertier.errors import TokenizeError
 from hypertier.router.kv_events import chain
@@ -155,68 +154,100 @@ class _Link:
     confirmed: bool = False
 
 
+class Names(Sequence[int]):
+    """Names of engines' blocks, looked up only where they are asked for."""
+
+    __slots__ = ("_blocks", "_first", "_link", "_num")
+
+    def __init__(
+        self, link: Callable[[int], _Link | None], blocks: Sequence[int], first: int, num: int
+    ) -> None:
+        self._link, self._blocks, self._first, self._num = link, blocks, first, num
+
+    def __len__(self) -> int:
+        return self._num
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._num))]
+        if not -self._num <= index < self._num:
+            raise IndexError(index)
+        link = self._link(self._blocks[self._first + index % self._num])
+        # A block behind which others are known may have been forgotten alone; no engine has the name 0.
+        return link.name or 0 if link is not None else 0
+
+
 class Linked(NamedTuple):
     """What is known of a prompt's first blocks of bytes.
 
     `names` are the engines' blocks for those from number `first` on; those before cover no whole block of
-    tokens. Of `names`, the first `num_confirmed` were held by an engine at some time. `num_known` blocks of
-    bytes are linked.
+    tokens. `is_confirmed`: an engine held some of them at some time. `num_known` blocks of bytes are linked.
     """
 
-    names: tuple[int, ...]
+    names: Sequence[int]
     first: int
-    num_confirmed: int
+    is_confirmed: bool
     num_known: int
 
 
 class Links:
-    """Blocks of bytes -> blocks of tokens, within `capacity_bytes`; what was used longest ago goes first."""
+    """Blocks of bytes -> blocks of tokens, within `capacity_bytes`: what was not used for longest goes first.
+
+    There are two halves; when the young one is full, it becomes the old one, and what was not used since is
+    forgotten. A prompt's blocks are known without a gap, so that few are looked up.
+    """
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._capacity = capacity_bytes // LINK_BYTES
-        self._links: OrderedDict[int, _Link] = OrderedDict()
+        self._half = max(1, capacity_bytes // LINK_BYTES // 2)
+        self._young: dict[int, _Link] = {}
+        self._old: dict[int, _Link] = {}
 
     @property
     def num_bytes(self) -> int:
         """Memory that they take, estimated."""
-        return LINK_BYTES * len(self._links)
+        return LINK_BYTES * (len(self._young) + len(self._old))
 
     def learn(self, block_hashes: Sequence[int], names: Sequence[int | None]) -> None:
         """These blocks of bytes are these blocks of tokens."""
-        for block, name in zip(reversed(block_hashes[: len(names)]), reversed(names), strict=True):
-            link = self._links.get(block)
-            if link is None or link.name != name:
-                self._links[block] = _Link(name)
-            self._links.move_to_end(block)
-        while len(self._links) > self._capacity:
-            self._links.popitem(last=False)
+        for block, name in zip(block_hashes, names, strict=False):
+            link = self._old.pop(block, None) or self._young.get(block)
+            self._keep(block, _Link(name) if link is None or link.name != name else link)
 
     def knows(self, block_hashes: Sequence[int]) -> bool:
         """All of these are linked."""
-        return all(block in self._links for block in block_hashes)
+        return not block_hashes or self._link(block_hashes[-1]) is not None
 
     def find(self, block_hashes: Sequence[int]) -> Linked:
         """As many of the first blocks as are linked."""
-        names: list[int] = []
-        first = num_confirmed = num_known = 0
-        for block in block_hashes:
-            link = self._links.get(block)
-            if link is None:
-                break
-            num_known += 1
-            if link.name is None:
-                first += not names
-            else:
-                names.append(link.name)
-                if link.confirmed:
-                    num_confirmed = len(names)
-        for block in reversed(block_hashes[:num_known]):
-            self._links.move_to_end(block)
-        return Linked(tuple(names), first, num_confirmed, num_known)
+        link = self._link
+        num_known = bisect_left(block_hashes, True, key=lambda block: link(block) is None)
+        if num_known and block_hashes[num_known - 1] in self._old:
+            for block in block_hashes[:num_known]:
+                old = self._old.pop(block, None)
+                if old is not None:
+                    self._keep(block, old)
+        known = block_hashes[:num_known]
+        first = bisect_left(
+            known, True, key=lambda block: (found := link(block)) is not None and found.name is not None
+        )
+        names = Names(link, block_hashes, first, num_known - first)
+        confirmed = link(block_hashes[first]) if len(names) else None
+        return Linked(names, first, confirmed is not None and confirmed.confirmed, num_known)
 
-    def confirm(self, block_hashes: Sequence[int]) -> None:
-        """An engine holds what these are linked to."""
-        for block in block_hashes:
-            link = self._links.get(block)
-            if link is not None:
-                link.confirmed = True
+    def confirm(self, block: int) -> None:
+        """An engine holds what this is linked to."""
+        link = self._link(block)
+        if link is not None:
+            link.confirmed = True
+
+    def _link(self, block: int) -> _Link | None:
+        return self._young.get(block) or self._old.get(block)
+
+    def _keep(self, block: int, link: _Link) -> None:
+        if len(self._young) >= self._half and block not in self._young:
+            self._young, self._old = {}, self._young
+        self._young[block] = link

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hypertier.errors import ConfigError
+from hypertier.router.settings import STRATEGIES
 from hypertier.simulation import routed
 from hypertier.simulation.peers import PEERS
 from hypertier.simulation.policy import Policy, World
 from hypertier.simulation.scored import Scored
 
-ROUTED = ("prefixaware", "roundrobin", "session")
+ROUTED = STRATEGIES
 SCORING = "scoring"
 
 
@@ -26,9 +27,4 @@ def policy(name: str) -> Callable[[World], Policy]:
         return Scored
     if name in PEERS:
         return PEERS[name]
-    expected = f"some of {', '.join((*ROUTED, SCORING, *PEERS))}"
-    if name == "kvaware":
-        expected += (
-            f"; kvaware asks engines for tokens, which there are none of here: {SCORING} with --events"
-        )
-    raise ConfigError("--strategies", name, expected)
+    raise ConfigError("--strategies", name, f"some of {', '.join((*ROUTED, SCORING, *PEERS))}")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from hypertier.router.peers import BATCH_SECONDS
+from hypertier.simulation.channels import NETWORK_SECONDS, Channels, Speaker
 from hypertier.simulation.engine import Engine, EngineProfile, Job, SharedStore
 from hypertier.simulation.policy import Policy, Prompt, Scrape, World
 from hypertier.simulation.trace import Trace
@@ -17,15 +19,18 @@ SCRAPE_SECONDS = 0.05
 
 https://github.com/llm-d/llm-d-router (read 2026-12-01)
 """
-SHARE_SECONDS = 0.005
-"""How long news takes from one router to another over a store in the same zone; an assumption."""
+SHARE_SECONDS = BATCH_SECONDS + NETWORK_SECONDS
+"""How long news takes from one router to another, also for peers that tell one another of requests."""
 
 ARRIVAL, NEWS, PREFILLED, ANSWERED = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """What the traffic meets. `believed_capacity` multiplies the cache size that policies are told."""
+    """What the traffic meets. `believed_capacity` multiplies the cache size that policies are told.
+
+    `cut` are two shares of the time that requests come: in between, routers hear nothing of one another.
+    """
 
     num_replicas: int
     profile: EngineProfile = field(default_factory=EngineProfile)
@@ -35,6 +40,7 @@ class ClusterSpec:
     l2_tokens: int = 0
     slow_replicas: int = 0
     slowness: float = 2.0
+    cut: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,10 @@ class _Run:
         self._jobs = [Job(request, i, draw.randrange(len(routers))) for i, request in enumerate(trace)]
         self._heap: list[tuple[float, int, int, Callable[[float], None]]] = []
         self._order = count()
+        first, last = trace[0].at, trace[-1].at
+        cut = spec.cut and (first + spec.cut[0] * (last - first), first + spec.cut[1] * (last - first))
+        speakers = [router for router in routers if isinstance(router, Speaker)]
+        self._channels = Channels(speakers, lambda when, act: self._at(when, NEWS, act), cut)
 
     def outcome(self) -> Outcome:
         end = 0.0
@@ -100,6 +110,7 @@ class _Run:
             for router in self._routers:
                 if router is not own:
                     self._at(now + SHARE_SECONDS, NEWS, lambda at, router=router: tell(router, at))  # type: ignore[misc]
+        self._channels.flush(job.router, now)
 
     def _arrive(self, job: Job, now: float) -> None:
         prompt = _seen(job)
@@ -150,6 +161,8 @@ def _scraper(engines: Sequence[Engine]) -> Callable[[float], Sequence[Scrape]]:
                     len(engine.queue),
                     engine.num_decoding + (engine.prefilling is not None),
                     min(1.0, engine.decoding_tokens / engine.profile.cache_tokens),
+                    engine.num_prompts,
+                    engine.prompt_tokens,
                 )
                 for engine in engines
             ]

@@ -91,6 +91,8 @@ class Engine:
         self.num_decoding = 0
         self.decoding_tokens = 0
         self.busy_seconds = 0.0
+        self.num_prompts = 0
+        self.prompt_tokens = 0
         self._cache: OrderedDict[int, None] = OrderedDict()
         self._capacity = profile.cache_tokens // BLOCK_TOKENS
         self._random = random.Random(seed)
@@ -131,6 +133,8 @@ class Engine:
         gained, lost = self._store(full)
         if self._l2 is not None:
             self._l2.store(full)
+        self.num_prompts += 1
+        self.prompt_tokens += request.input_tokens
         self.num_decoding += 1
         self.decoding_tokens += request.input_tokens
         drag = 1 + self.profile.decode_drag * self.num_decoding

@@ -22,11 +22,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What one replica's /metrics said: requests waiting and running, and the share of KV memory used."""
+    """What a replica's /metrics said: requests waiting and running, KV memory used, prompts so far."""
 
     waiting: int
     running: int
     kv_usage_ratio: float
+    num_prompts: int = 0
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,10 @@ class World:
 
 
 class Policy(Protocol):
-    """One router's way to choose. `shares`: it tells its siblings what it sent and saw answered."""
+    """One router's way to choose. `shares`: it tells its siblings what it sent and saw answered.
+
+    One that is a `channels.Speaker` says itself what it tells, as bytes.
+    """
 
     shares: bool
 

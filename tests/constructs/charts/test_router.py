@@ -51,7 +51,7 @@ def test_the_router_reads_its_arguments_as_the_settings_they_were_made_of(
 
     assert result.exit_code == 0, result.output
     endpoint = wanted.endpoints[0]
-    assert read == [router_settings(endpoint, names_of(wanted, endpoint))]
+    assert read == [router_settings(wanted, endpoint, names_of(wanted, endpoint))]
     assert read[0].strategy == strategy
 
 

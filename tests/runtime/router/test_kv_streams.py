@@ -34,6 +34,7 @@ class Listener:
             self.replicas,
             events_of=lambda replica: Address(host, port),
             apply=self._apply,
+            hear=lambda _: None,
             forget=self._forget,
             **({"retry_seconds": 0.01} | seconds),
         )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hypertier.errors import PeerError
 from hypertier.router import sharing
+from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.metrics import PeerCounts
 from hypertier.router.news import Finished, FirstToken, Reader, Sent
 from hypertier.router.openai import InferenceRequest
@@ -32,7 +33,9 @@ class Side:
     def __init__(self, num_replicas: int = 3, strategy: str = "prefixaware") -> None:
         self.replicas, _ = healthy_replicas(num_replicas)
         self.counts = PeerCounts()
-        self.inner = build(strategy, replicas=self.replicas, index_bytes=1 << 20, now=lambda: 0.0)
+        self.inner = build(
+            strategy, replicas=self.replicas, index_bytes=1 << 20, sizes=CacheSizes(), now=lambda: 0.0
+        )
         self.shared = Shared(self.inner, self.replicas, tell=self.tell, counts=self.counts)
         self.picker = Picker(self.shared, self.replicas)
         self.others: list[Side] = []

@@ -175,7 +175,12 @@ def test_links_know_a_prompt_as_far_as_it_begins_alike() -> None:
 
     linked = links.find((1, 2, 3, 9))
 
-    assert linked[:3] == ((20, 20), 1, 0)
+    assert (list(linked.names), linked.first, linked.is_confirmed, linked.num_known) == (
+        [20, 20],
+        1,
+        False,
+        3,
+    )
     assert links.knows((1, 2))
     assert not links.knows((1, 2, 3, 9))
 
@@ -183,18 +188,46 @@ def test_links_know_a_prompt_as_far_as_it_begins_alike() -> None:
 def test_what_an_engine_held_once_stays_confirmed_until_it_is_another() -> None:
     links = Links(1 << 20)
     links.learn((1, 2), [10, 20])
-    links.confirm((1, 2))
-
+    links.confirm(1)
     links.learn((1, 2), [10, 21])
+    kept = links.find((1, 2)).is_confirmed
 
-    assert links.find((1, 2)).num_confirmed == 1
+    links.learn((1, 2), [11, 21])
+
+    assert kept
+    assert not links.find((1, 2)).is_confirmed
 
 
-def test_links_take_no_more_than_their_memory_and_keep_a_prompts_beginning_longest() -> None:
-    links = Links(10 * LINK_BYTES)
+LINKED = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), max_size=60)
 
-    for number in range(50):
-        links.learn(tuple(range(4 * number, 4 * number + 4)), [1, 2, 3, 4])
 
-    assert links.num_bytes == 10 * LINK_BYTES
-    assert [links.find((block,)).num_known for block in range(188, 192)] == [1, 1, 0, 0]
+@given(LINKED, st.integers(2, 40))
+def test_links_take_no_more_than_their_memory_and_tell_nothing_that_was_not_learned(
+    paths: list[list[int]], num_links: int
+) -> None:
+    links = Links(num_links * LINK_BYTES)
+    learned: dict[int, int | None] = {}
+
+    for path in paths:
+        blocks = [hash(tuple(path[: i + 1])) for i in range(len(path))]
+        names = [None if i < 2 else abs(block) for i, block in enumerate(blocks)]
+        links.learn(blocks, names)
+        learned |= zip(blocks, names, strict=True)
+        linked = links.find(blocks)
+
+        assert links.num_bytes <= num_links * LINK_BYTES
+        for block, name in zip(blocks[linked.first : linked.num_known], linked.names, strict=True):
+            assert name in (learned[block], 0)
+
+
+def test_what_is_used_is_kept_and_what_is_not_is_forgotten() -> None:
+    links = Links(40 * LINK_BYTES)
+    links.learn((1, 2, 3), [10, 20, 30])
+    links.learn((4, 5, 6), [40, 50, 60])
+
+    for number in range(100, 200):
+        links.learn((number,), [number])
+        links.find((1, 2, 3))
+
+    assert links.find((1, 2, 3)).num_known == 3
+    assert links.find((4, 5, 6)).num_known == 0

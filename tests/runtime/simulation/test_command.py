@@ -72,7 +72,6 @@ def test_every_strategy_is_shown(form: str) -> None:
         pytest.param([*AGENT, "--strategies", "ray", "--trace", "t"], "--trace is 't'", id="both"),
         pytest.param([*AGENT, "--strategies", "ray", "--replicas", "0"], "--replicas is 0", id="no replica"),
         pytest.param([*AGENT, "--strategies", "ray", "--load", "0"], "--load is 0.0", id="no load"),
-        pytest.param([*AGENT, "--strategies", "kvaware"], "scoring with --events", id="needs engines"),
         pytest.param([*AGENT, "--strategies", "ray", "--load", "nan"], "--load is nan", id="no number"),
         pytest.param(
             [*AGENT, "--strategies", "ray", "--cache-tokens", "1"], "--cache-tokens is 1", id="no cache"

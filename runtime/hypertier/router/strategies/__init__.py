@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
+from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.strategies.by_score import Choice
@@ -41,12 +42,13 @@ class Strategy(Protocol):
         ...
 
 
-def build(name: str, *, replicas: ReplicaSet, index_bytes: int, now: Callable[[], float]) -> Strategy:
+def build(
+    name: str, *, replicas: ReplicaSet, index_bytes: int, sizes: CacheSizes, now: Callable[[], float]
+) -> Strategy:
     """The strategy of that name; `RouterSettings` has checked that there is one."""
     if name == RoundRobin.name:
         return RoundRobin()
     if name == Session.name:
         return Session(replicas)
-    if name == KvAware.name:
-        return KvAware(replicas, capacity_bytes=index_bytes, now=now)
-    return PrefixAware(replicas, capacity_bytes=index_bytes, now=now)
+    made = KvAware if name == KvAware.name else PrefixAware
+    return made(replicas, capacity_bytes=index_bytes, sizes=sizes, now=now)

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hypertier.errors import KvEventError, TokenizeError
 from hypertier.router import tokens
+from hypertier.router.cache_sizes import CacheSizes
+from hypertier.router.holders import Holders, most_of
 from hypertier.router.kv_events import Event
 from hypertier.router.kv_index import KvIndex
-from hypertier.router.openai import InferenceRequest, Prompt, prefix_bytes
+from hypertier.router.openai import BLOCK_LENGTHS, InferenceRequest, Prompt, prefix_bytes
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.prefixaware import PrefixAware
@@ -36,12 +38,15 @@ class KvAware(PrefixAware):
 
     name = "kvaware"
 
-    def __init__(self, replicas: ReplicaSet, *, capacity_bytes: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self, replicas: ReplicaSet, *, capacity_bytes: int, sizes: CacheSizes, now: Callable[[], float]
+    ) -> None:
         self.index = KvIndex(int(INDEX_SHARE * capacity_bytes))
         self.links = Links(int(LINKS_SHARE * capacity_bytes))
         rest = 1.0 - INDEX_SHARE - LINKS_SHARE
-        super().__init__(replicas, capacity_bytes=int(rest * capacity_bytes), now=now)
-        self.in_step: set[Replica] = set()
+        super().__init__(replicas, capacity_bytes=int(rest * capacity_bytes), sizes=sizes, now=now)
+        self._heard = 0
+        self._computing = Holders()
         self.fallbacks: Counter[str] = Counter()
         self.tokenizations: Counter[str] = Counter()
         self._asking: dict[int, asyncio.Task[None]] = {}
@@ -59,25 +64,40 @@ class KvAware(PrefixAware):
         if number is not None:
             self.index.apply(number, event)
 
+    def hear(self, replica: Replica) -> None:
+        """All that the replica says is heard from now on, until it is to be forgotten."""
+        number = self._numbers.get(replica)
+        if number is not None:
+            self._heard |= 1 << number
+
     def forget(self, replica: Replica) -> None:
         """Nothing that the replica said holds any more."""
         number = self._numbers.get(replica)
         if number is not None:
-            self.index.forget(number)
+            self._forget_number(number)
+
+    def _forget_number(self, number: int) -> None:
+        self._heard &= ~(1 << number)
+        self._computing.forget(number)
+        self.index.forget(number)
 
     def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
         """The lowest cost."""
         sent = self._sent_groups(request)
-        heard = self._mask([replica for replica in candidates if replica in self.in_step])
-        cause, said = self._said_groups(request) if heard else ("no_events", [])
+        heard = self._heard
+        cause, said, whole = self._said_groups(request) if heard else ("no_events", [], 0)
         if cause is not None:
             self.fallbacks[cause] += 1
             return self._cheapest(request, sent, candidates, now)
-        groups = [(held, mask & heard) for held, mask in said] + [
-            (held, mask & ~heard) for held, mask in sent
-        ]
-        choice = self._cheapest(request, sorted(groups, reverse=True), candidates, now)
-        if choice.replica not in self.in_step:
+        # Engines tell of blocks once they are computed; a prompt that comes behind will find them.
+        computing = heard & self._scoring.computing
+        groups = most_of(
+            [(held, mask & heard) for held, mask in said],
+            [(held, mask & computing) for held, mask in self._groups_of(self._computing, request)],
+            [(held, mask & (whole | ~heard)) for held, mask in sent],
+        )
+        choice = self._cheapest(request, groups, candidates, now)
+        if not heard >> self._numbers[choice.replica] & 1:
             self.fallbacks["no_events"] += 1
             return choice
         return choice._replace(reason="kv") if choice.matched_bytes else choice
@@ -85,6 +105,12 @@ class KvAware(PrefixAware):
     def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
         """It is in flight there; the replica is asked for the prompt's tokens, where they are not known."""
         super().sent(ticket, request, choice, now)
+        hashes = request.block_hashes
+        number = self._numbers[choice.replica]
+        if hashes and self._heard >> number & 1:
+            capacity = self._scoring.pending_size(number) + request.num_bytes
+            sizes = BLOCK_LENGTHS[: len(hashes)]
+            self._computing.record(number, hashes, capacity, sizes=sizes, max_blocks=self._max_blocks)
         if request.prompt is not None and not self.links.knows(request.block_hashes):
             self._ask(request.prompt, request.block_hashes, choice.replica)
 
@@ -100,20 +126,24 @@ class KvAware(PrefixAware):
         number = self._numbers.get(replica)
         super()._follow(replica)
         if replica.state is State.LEAVING and number is not None:
-            self.index.forget(number)
+            self._forget_number(number)
 
-    def _said_groups(self, request: InferenceRequest) -> tuple[str | None, list[tuple[float, int]]]:
-        """What replicas say that they hold of the prompt; or why that is not known."""
+    def _said_groups(self, request: InferenceRequest) -> tuple[str | None, list[tuple[float, int]], int]:
+        """What replicas say that they hold of the prompt, or why that is not known.
+
+        Also those that hold all that is known in tokens: of what follows, only what they were sent tells.
+        """
         linked = self.links.find(request.block_hashes)
         if not linked.names:
-            return "not_tokenized", []
-        groups = self.index.groups(linked.names, lambda num: prefix_bytes(linked.first + num) if num else 0)
+            return "not_tokenized", [], 0
+        first = linked.first
+        groups = self.index.groups(linked.names, lambda num: prefix_bytes(first + num) if num else 0)
         if groups:
-            num_held = self.index.num_held(linked.names)
-            self.links.confirm(request.block_hashes[linked.first : linked.first + num_held])
-        elif not linked.num_confirmed:
-            return "not_confirmed", []
-        return None, groups
+            self.links.confirm(request.block_hashes[first])
+        elif not linked.is_confirmed:
+            return "not_confirmed", [], 0
+        is_part = linked.num_known < len(request.block_hashes)
+        return None, groups, self.index.holding(linked.names[-1]) if is_part else 0
 
     def _ask(self, prompt: Prompt, block_hashes: tuple[int, ...], replica: Replica) -> None:
         key, size = block_hashes[-1], len(prompt.body)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
+from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.holders import Holders
-from hypertier.router.openai import InferenceRequest, prefix_bytes
+from hypertier.router.openai import BLOCK_ENDS, BLOCK_LENGTHS, InferenceRequest, prefix_bytes
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.scoring import Scoring
 from hypertier.router.strategies.by_score import Choice
@@ -17,14 +18,18 @@ ENTRY_BYTES = 224
 class PrefixAware:
     """Prefers the replica that is done soonest and with least work for all; `scoring` has the cost.
 
-    It holds replicas to have cached what they were sent, the latest within `capacity_bytes` of the router's
-    memory, an equal share each; one that was ejected holds nothing. Times are learned from streamed answers.
+    It holds replicas to have cached what they were sent, the latest within what each keeps by `sizes` and
+    within `capacity_bytes` of the router's memory, an equal share each; one that was ejected holds nothing.
+    Times are learned from streamed answers.
     """
 
     name = "prefixaware"
 
-    def __init__(self, replicas: ReplicaSet, *, capacity_bytes: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self, replicas: ReplicaSet, *, capacity_bytes: int, sizes: CacheSizes, now: Callable[[], float]
+    ) -> None:
         self._replicas = replicas
+        self._sizes = sizes
         self._capacity_bytes = capacity_bytes
         self._now = now
         self._holders = Holders()
@@ -47,10 +52,16 @@ class PrefixAware:
 
     def _sent_groups(self, request: InferenceRequest) -> list[tuple[float, int]]:
         """Bytes of the prompt's beginning that replicas were sent, most first, each with the set of them."""
-        return [
-            (prefix_bytes(num_blocks), mask)
-            for num_blocks, mask in self._holders.groups(request.block_hashes)
-        ]
+        return self._groups_of(self._holders, request)
+
+    @staticmethod
+    def _groups_of(holders: Holders, request: InferenceRequest) -> list[tuple[float, int]]:
+        return [(prefix_bytes(num_blocks), mask) for num_blocks, mask in holders.groups(request.block_hashes)]
+
+    @property
+    def _max_blocks(self) -> int:
+        """What may be remembered of one replica."""
+        return self._capacity_bytes // (ENTRY_BYTES * len(self._numbers))
 
     def _cheapest(
         self,
@@ -71,9 +82,15 @@ class PrefixAware:
         number = self._numbers[choice.replica]
         size = max(1, request.num_bytes)
         self._scoring.sent(ticket, number, choice.matched_bytes, size, now, streamed=request.streamed)
+        self._sizes.sent(choice.replica, size)
         if request.block_hashes:
-            capacity = self._capacity_bytes // (ENTRY_BYTES * len(self._numbers))
-            self._holders.record(number, request.block_hashes, capacity)
+            self._holders.record(
+                number,
+                request.block_hashes,
+                self._sizes.bytes_of(choice.replica),
+                sizes=block_lengths(len(request.block_hashes), size),
+                max_blocks=self._max_blocks,
+            )
 
     def first_token(self, ticket: Hashable, now: float) -> None:
         """Learn how long it took."""
@@ -109,3 +126,11 @@ class PrefixAware:
         for replica in replicas:
             mask |= 1 << self._numbers[replica]
         return mask
+
+
+def block_lengths(num_blocks: int, num_bytes: int) -> Sequence[int]:
+    """Bytes that each of a prompt's blocks stands for: the last one also for what follows and fills none."""
+    rest = num_bytes - BLOCK_ENDS[num_blocks - 1]
+    if rest <= 0:
+        return BLOCK_LENGTHS[:num_blocks]
+    return (*BLOCK_LENGTHS[: num_blocks - 1], BLOCK_LENGTHS[num_blocks - 1] + rest)

@@ -31,7 +31,8 @@ class Engines(Traffic):
         super().__init__("kvaware", num_replicas, index_bytes)
         assert isinstance(self.strategy, KvAware)
         self.kvaware: KvAware = self.strategy
-        self.kvaware.in_step = set(self.replicas.healthy)
+        for replica in self.replicas.healthy:
+            self.kvaware.hear(replica)
 
     def tokenized(self, number: int) -> None:
         names = list(chain(tokens(number), 1))
@@ -108,7 +109,8 @@ def test_without_what_it_needs_it_is_prefixaware_and_says_why(
     home = engines.serve(request(1)).replica
     engines.kvaware.fallbacks.clear()
     if not in_step:
-        engines.kvaware.in_step = set()
+        for replica in engines.replicas.healthy:
+            engines.kvaware.forget(replica)
     if is_tokenized:
         engines.tokenized(1)
 
@@ -124,12 +126,39 @@ def test_a_replica_that_is_not_heard_is_judged_by_what_it_was_sent() -> None:
     other = next(replica for replica in engines.replicas.healthy if replica is not home)
     engines.tokenized(1)
     engines.says(other, 1, num_blocks=1)
-    engines.kvaware.in_step = {other}
+    engines.kvaware.forget(home)
 
     choice = engines.serve(request(1))
 
     assert choice.replica is home
     assert engines.kvaware.fallbacks["no_events"] == 1
+
+
+def test_what_is_being_computed_somewhere_draws_what_comes_behind() -> None:
+    engines = Engines(8)
+    holder = engines.replicas.healthy[3]
+    engines.tokenized(1)
+    engines.says(holder, 1, num_blocks=1)
+    for _ in range(30):  # until times are known
+        engines.serve(request(2), seconds_per_byte=1e-3)
+    computing = engines.send(request(1))
+
+    behind = engines.send(request(1))
+
+    assert behind.replica is computing.replica
+    assert behind.matched_bytes == prefix_bytes(NUM_BLOCKS)
+
+
+def test_beyond_what_is_known_in_tokens_what_was_sent_tells() -> None:
+    engines = Engines(8)
+    home = engines.serve(request(1)).replica
+    for replica in engines.replicas.healthy:
+        engines.says(replica, 1, num_blocks=2)
+    engines.kvaware.links.learn(request(1).block_hashes[:2], list(chain(tokens(1)[:2], 1)))
+
+    choice = engines.serve(request(1))
+
+    assert choice == (home, "kv", prefix_bytes(NUM_BLOCKS))
 
 
 def test_a_crowd_that_begins_alike_is_not_glued_to_the_holder() -> None:
