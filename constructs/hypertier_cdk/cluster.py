@@ -18,10 +18,11 @@ from hypertier_cdk.addons import ClusterAddons
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.eks import new_eks_cluster
 from hypertier_cdk.instance_group import InstanceGroup
+from hypertier_cdk.lifecycle_scripts import LifecycleScripts, located
 from hypertier_cdk.network import Network
 from hypertier_cdk.node_agents import NVIDIA_PLUGIN_IMAGE, node_agents
 from hypertier_cdk.readiness import NodeReadiness
-from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role
+from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role, let_read_scripts
 from hypertier_cdk.security_groups import NodeSecurityGroup
 from hypertier_cdk.tiered_storage import TieredStorage
 
@@ -80,10 +81,10 @@ class HyperPodCluster(ClusterBase):
             )
         network.refuse_unreachable_images(agents)
         groups = checked_groups(asked, tiered_storage)
+        local_scripts = located({group.name: group.lifecycle for group in groups if group.lifecycle})
         network.check_room(addresses_by_zone(groups))
 
         self.network = network
-        self.instance_groups = groups
         network.reach("nodes", "manifests")
         self.eks_cluster = new_eks_cluster(
             self,
@@ -96,6 +97,14 @@ class HyperPodCluster(ClusterBase):
         nodes = NodeSecurityGroup(self, "Nodes", vpc=network.vpc, eks_cluster=self.eks_cluster)
         self.node_security_group = nodes.group
         self.execution_role = execution_role(self, "ExecutionRole", vpc=network.vpc, cluster=self.eks_cluster)
+        scripts = LifecycleScripts(self, "Scripts", scripts=local_scripts) if local_scripts else None
+        groups = tuple(
+            replace(group, lifecycle=scripts.in_s3(group.name))
+            if scripts and group.name in local_scripts
+            else group
+            for group in groups
+        )
+        let_read_scripts(self.execution_role, [group.lifecycle for group in groups if group.lifecycle])
         self.addons = ClusterAddons(self, "Addons", cluster=self.eks_cluster, versions=addon_versions)
         self._volumes_key = (
             kms.Key(self, "VolumesKey", description="volumes of HyperPod nodes", enable_key_rotation=True)
@@ -130,8 +139,11 @@ class HyperPodCluster(ClusterBase):
             cluster_role=self.cluster_role.role_arn if self.cluster_role else None,
             tiered_storage_config=tiered_storage.to_property() if tiered_storage else None,
         )
+        self.instance_groups = groups
         roles = [self.execution_role, *([self.cluster_role] if self.cluster_role else [])]
         self.resource.node.add_dependency(*roles, *nodes.rules, *self.addons.before_nodes)
+        if scripts:
+            self.resource.node.add_dependency(*scripts.ready)
         self.cluster_name = name
         self.cluster_arn = self.resource.attr_cluster_arn
         # Before the nodes: a node is no use without them, and a DaemonSet waits for nodes by itself.

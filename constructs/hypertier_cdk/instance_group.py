@@ -16,6 +16,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.errors import ConfigError
 from hypertier.spec import deployment
+from hypertier.spec.lifecycle import LifecycleScript
 
 GPU_TAINT = "nvidia.com/gpu"
 # The shapes of AWS::SageMaker::Cluster, by its schema in CloudFormation's registry, as cfn-lint 1.58 has it.
@@ -47,25 +48,6 @@ class Taint:
     def __post_init__(self) -> None:
         if self.effect not in TAINT_EFFECTS:
             raise ConfigError("taint.effect", self.effect, " or ".join(TAINT_EFFECTS))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifecycleScript:
-    """A script that HyperPod runs on a node that it made, beside its own: `file` below `source_s3_uri`.
-
-    The nodes' role may read buckets named `sagemaker-...`.
-    """
-
-    source_s3_uri: str
-    file: str
-
-    def __post_init__(self) -> None:
-        if not self.source_s3_uri.startswith("s3://sagemaker-"):
-            raise ConfigError(
-                "lifecycle.source_s3_uri",
-                self.source_s3_uri,
-                "s3://sagemaker-..., the buckets that the managed policy of HyperPod's nodes lets them read",
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +104,8 @@ class InstanceGroup:
         self._check_counts()
         self._check_capacity()
         self._check_kubernetes()
+        if self.lifecycle is not None and not cdk.Token.is_unresolved(self.lifecycle.source):
+            self.lifecycle.check(f"instance_groups.{self.name}.lifecycle")
 
     @classmethod
     def of(cls, group: InstanceGroup | deployment.InstanceGroup) -> InstanceGroup:
@@ -134,6 +118,7 @@ class InstanceGroup:
             count=group.count,
             availability_zone_id=group.availability_zone_id,
             training_plan_arn=group.training_plan_arn,
+            lifecycle=group.lifecycle,
         )
 
     @property
@@ -214,7 +199,7 @@ class InstanceGroup:
             )
         if self.lifecycle:
             optional["life_cycle_config"] = cluster.ClusterLifeCycleConfigProperty(
-                source_s3_uri=self.lifecycle.source_s3_uri, on_init_complete=self.lifecycle.file
+                source_s3_uri=self.lifecycle.source, on_init_complete=self.lifecycle.file
             )
         if self.patch_schedule:
             optional["scheduled_update_config"] = _scheduled_update(self.patch_schedule)

@@ -66,11 +66,13 @@ def _wildcards(document: Mapping[str, Any]) -> Iterator[str]:
 def _flat(value: Any) -> str:
     """A property as cdk-nag names it in a finding: a reference in pointed brackets, a join joined."""
     if isinstance(value, str):
-        return value
+        return value.replace("${", "<").replace("}", ">")
     if isinstance(value, Mapping):
         if "Fn::Join" in value:
             delimiter, parts = value["Fn::Join"]
             return str(delimiter.join(map(_flat, parts)))
+        if "Fn::Sub" in value:
+            return _flat(value["Fn::Sub"])
         if "Fn::GetAtt" in value:
             return "<{}.{}>".format(*map(_flat, value["Fn::GetAtt"]))
         if "Ref" in value:

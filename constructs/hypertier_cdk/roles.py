@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from hypertier.spec.lifecycle import S3_SCHEME, LifecycleScript
 from hypertier_cdk.nag import accept_managed_policies, accept_what_cdk_builds, accept_wildcards
 
 CLUSTER_TAG = "hypertier:cluster"
@@ -109,6 +110,24 @@ def execution_role(scope: Construct, construct_id: str, *, vpc: ec2.IVpc, cluste
     for statement in statements:
         role.add_to_policy(statement)
     return role
+
+
+def let_read_scripts(role: iam.Role, scripts: Sequence[LifecycleScript]) -> None:
+    """Let nodes list and read what lies below the address of each script in S3, and nothing beside it."""
+    partition = Stack.of(role).partition
+    for source in dict.fromkeys(script.source for script in scripts):
+        bucket, _, prefix = source.removeprefix(S3_SCHEME).partition("/")
+        below = f"{prefix.rstrip('/')}/*" if prefix.rstrip("/") else "*"
+        scripts_arn = f"arn:{partition}:s3:::{bucket}/{below}"
+        accept_wildcards(role, "every file of the lifecycle script's folder", scripts_arn)
+        role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[scripts_arn]))
+        role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["s3:ListBucket"],
+                resources=[f"arn:{partition}:s3:::{bucket}"],
+                conditions={"StringLike": {"s3:prefix": [below, prefix.rstrip("/")]}} if prefix else None,
+            )
+        )
 
 
 def autoscaling_role(

@@ -11,9 +11,10 @@ from fakes_templates import new_stack, synthesize, the
 
 from hypertier.errors import ConfigError
 from hypertier.spec import deployment
+from hypertier.spec.lifecycle import LifecycleScript
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
 from hypertier_cdk.cluster import addresses_by_zone, checked_groups
-from hypertier_cdk.instance_group import GPU_TAINT, LifecycleScript, PatchSchedule, Taint
+from hypertier_cdk.instance_group import GPU_TAINT, PatchSchedule, Taint
 
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-november"
 GPU = {"name": "gpu", "instance_type": "ml.p5.48xlarge", "count": 2}
@@ -77,7 +78,7 @@ def test_every_option_reaches_the_template_under_its_name() -> None:
         labels={"purpose": "inference"},
         taints=(),
         deep_health_checks=("InstanceStress", "InstanceConnectivity"),
-        lifecycle=LifecycleScript(source_s3_uri="s3://sagemaker-mine/scripts", file="extend.sh"),
+        lifecycle=LifecycleScript(source="s3://sagemaker-mine/scripts", file="extend.sh"),
         patch_schedule=PatchSchedule(cron="cron(0 3 ? * SUN *)", rollback_alarm_names=("down",)),
         efa_only=True,
     )
@@ -150,8 +151,13 @@ def test_a_group_that_cannot_be_is_refused_with_the_setting(changed: dict[str, A
     [
         pytest.param(lambda: Taint(key="a", effect="Never"), "taint.effect", id="an effect of no taint"),
         pytest.param(
-            lambda: LifecycleScript(source_s3_uri="s3://mine/x", file="a.sh"),
-            "lifecycle.source_s3_uri",
+            lambda: InstanceGroup(
+                name="gpu",
+                instance_type="ml.g5.xlarge",
+                count=1,
+                lifecycle=LifecycleScript(source="s3://mine/x", file="a.sh"),
+            ),
+            "instance_groups.gpu.lifecycle.source",
             id="a bucket that nodes may not read",
         ),
         pytest.param(lambda: PatchSchedule(cron="weekly"), "patch_schedule.cron", id="no schedule"),

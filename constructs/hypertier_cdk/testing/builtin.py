@@ -125,6 +125,52 @@ class JsonTexts:
         """Nothing is there to delete."""
 
 
+class Uploads:
+    """The CDK's `BucketDeployment`: the files of its assets; `objects` holds them by bucket and key.
+
+    `asset_folder` finds an asset by its bucket and key. The function behind it needs the AWS CLI, so it is
+    not run.
+    """
+
+    def __init__(self, asset_folder: Callable[[Resource, str, str], Path | None]) -> None:
+        self._asset_folder = asset_folder
+        self.objects: dict[str, dict[str, bytes]] = {}
+
+    def create(self, resource: Resource) -> Made:
+        properties = resource.properties
+        bucket = self.objects.setdefault(properties["DestinationBucketName"], {})
+        for key in self._uploaded(resource):
+            del bucket[key]
+        for source, asset in zip(
+            properties["SourceBucketNames"], properties["SourceObjectKeys"], strict=True
+        ):
+            folder = self._asset_folder(resource, source, asset)
+            if folder is None:
+                raise DeploymentError(f"{resource.logical_id}: there is no asset {asset}")
+            for file in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
+                bucket[self._prefix(resource) + file.relative_to(folder).as_posix()] = file.read_bytes()
+        return Made(
+            resource.name, {"DestinationBucketArn": f"arn:aws:s3:::{properties['DestinationBucketName']}"}
+        )
+
+    def update(self, resource: Resource, made: Made) -> Made:
+        return self.create(resource)
+
+    def delete(self, resource: Resource, made: Made) -> None:
+        if resource.properties.get("RetainOnDelete") is False:
+            for key in self._uploaded(resource):
+                del self.objects[resource.properties["DestinationBucketName"]][key]
+
+    def _uploaded(self, resource: Resource) -> list[str]:
+        held = self.objects[resource.properties["DestinationBucketName"]]
+        return [key for key in held if key.startswith(self._prefix(resource))]
+
+    @staticmethod
+    def _prefix(resource: Resource) -> str:
+        prefix = resource.properties.get("DestinationBucketKeyPrefix", "")
+        return f"{prefix}/" if prefix else ""
+
+
 class CustomResources:
     """Custom resources: their function is run, or those that the CDK's provider framework would call.
 

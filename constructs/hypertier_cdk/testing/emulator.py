@@ -16,13 +16,14 @@ from typing import Any
 
 from hypertier.errors import DeploymentError
 from hypertier_cdk.create_only import replacements
-from hypertier_cdk.testing.builtin import CustomResources, Functions, JsonTexts, Manifests, Secrets
+from hypertier_cdk.testing.builtin import CustomResources, Functions, JsonTexts, Manifests, Secrets, Uploads
 from hypertier_cdk.testing.intrinsics import Resolver, creation_order
 from hypertier_cdk.testing.providers import Made, Provider, Resource
 from hypertier_cdk.testing.shapes import SHAPES, ShapeProvider
 
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
 JSON = "Custom::AWSCDKCfnJson"
+UPLOAD = "Custom::CDKBucketDeployment"
 NOT_RESOURCES = ("AWS::CDK::Metadata",)
 ZONES = ("a", "b", "c")
 
@@ -60,6 +61,7 @@ class Emulator:
     Attributes:
         events: every step so far, in order.
         manifests: the Kubernetes objects applied to each cluster, by (kind, namespace, name).
+        objects: what was put into each bucket, by key.
         retained: what a deletion left behind, as templates ask for: (stack, logical id).
     """
 
@@ -76,6 +78,8 @@ class Emulator:
         self.events: list[Event] = []
         manifests = Manifests()
         self.manifests = manifests.applied
+        uploads = Uploads(self._asset_folder)
+        self.objects = uploads.objects
         self.retained: list[tuple[str, str]] = []
         self._account = account
         self._region = region
@@ -93,6 +97,7 @@ class Emulator:
             "AWS::SecretsManager::Secret": self._secrets,
             MANIFEST: manifests,
             JSON: JsonTexts(),
+            UPLOAD: uploads,
             **(providers or {}),
         }
 
@@ -321,9 +326,12 @@ class Emulator:
         )
 
     def _code_folder(self, resource: Resource) -> Path | None:
-        """Where a function's code lies: its asset, unpacked where it is a zip; None where it is no asset."""
+        """Where a function's code lies; None where it is no asset."""
         code = resource.properties.get("Code", {})
-        key = str(code.get("S3Key", ""))
+        return self._asset_folder(resource, str(code.get("S3Bucket", "")), str(code.get("S3Key", "")))
+
+    def _asset_folder(self, resource: Resource, bucket: str, key: str) -> Path | None:
+        """An asset of a resource's stack, unpacked where it is a zip; None where there is no such asset."""
         digest = key.rpartition("/")[2].partition(".")[0]
         if not digest:
             return None
@@ -331,7 +339,7 @@ class Emulator:
             folder = self._stacks[resource.stack].folder
             if folder is not None and (folder / f"asset.{digest}").is_dir():
                 return folder / f"asset.{digest}"
-            archive = self._archive(folder, str(code.get("S3Bucket", "")), key)
+            archive = self._archive(folder, bucket, key)
             if archive is None:
                 return None
             self._unpacked[digest] = self._scratch / digest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypertier.catalog.zones import REGION, ZONE_ID, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
+from hypertier.spec.lifecycle import LifecycleScript
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
 from hypertier.spec.source import read_documents, read_text
 from hypertier.spec.tree import View, dotted, objects
@@ -104,6 +105,7 @@ class InstanceGroup:
     count: int
     availability_zone_id: str | None = None
     training_plan_arn: str | None = None
+    lifecycle: LifecycleScript | None = None
 
     def __post_init__(self) -> None:
         if not GROUP_NAME.fullmatch(self.name):
@@ -129,6 +131,19 @@ class InstanceGroup:
                 plan,
                 "the ARN of a training plan: arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME",
             )
+        if self.lifecycle is not None:
+            self.lifecycle.check(f"instanceGroups.{self.name}.lifecycle")
+
+    def found_from(self, folder: Path) -> InstanceGroup:
+        """The same, its lifecycle script looked for from `folder`, where the deployment file lies.
+
+        Raises:
+            ConfigError: it is not there.
+        """
+        if self.lifecycle is None:
+            return self
+        script = self.lifecycle.found_from(folder, f"instanceGroups.{self.name}.lifecycle")
+        return replace(self, lifecycle=script)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +382,9 @@ def load_deployment(path: Path | str) -> Deployment:
         raise ConfigError(f"{file}: apiVersion and kind", got, f"{API_VERSION} {KIND}")
     _refuse_unknown_keys(document)
     written = codec.decode_or_raise(DeploymentFile, document)
+    if written.instance_groups is not None:
+        groups = tuple(group.found_from(file.parent) for group in written.instance_groups)
+        written = replace(written, instance_groups=groups)
     endpoints = tuple(
         InferenceEndpointConfig.from_manifest(_single_document(file.parent / name))
         for name in written.endpoints

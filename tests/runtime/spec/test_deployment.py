@@ -11,6 +11,7 @@ from fakes_manifests import REMOVED, changed, deployment, endpoint
 
 from hypertier.errors import ConfigError, HypertierError, ManifestError
 from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.lifecycle import LifecycleScript
 from hypertier.spec.lint import lint_files
 
 ROOT = Path(__file__).parents[3]
@@ -103,6 +104,12 @@ GPU_GROUP = "instanceGroups[1]"
             id="far-zone",
         ),
         pytest.param("instanceGroups.1.trainingPlanArn", "p5", f"{GPU_GROUP}.trainingPlanArn", id="plan"),
+        pytest.param(
+            "instanceGroups.1.lifecycle",
+            {"source": "s3://mine/x", "file": "a.sh"},
+            f"{GPU_GROUP}.lifecycle.source",
+            id="script-in-a-bucket-of-another-name",
+        ),
         pytest.param("instanceGroups", [], "instanceGroups", id="no-groups"),
         pytest.param("cache.l1.size", "0", "cache.l1.size", id="no-l1"),
         pytest.param("cache.l2.size", "0", "cache.l2.size", id="no-l2"),
@@ -125,6 +132,22 @@ def test_what_load_refuses_lint_refuses_at_the_same_place(
 
     assert refused.value.setting.rpartition(".")[2] == setting.rpartition(".")[2]
     assert setting in {finding.path for finding in found if finding.severity == "error"}
+
+
+def test_a_lifecycle_script_is_looked_for_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "on_create.sh").write_text("#!/bin/bash\n")
+    data = changed(deployment(), {"instanceGroups.0.lifecycle": {"source": "on_create.sh"}})
+
+    script = load(tmp_path, data).instance_groups[0].lifecycle
+
+    assert script == LifecycleScript(source=str(tmp_path.resolve()), file="on_create.sh")
+
+
+def test_a_lifecycle_script_that_is_not_there_is_named_by_its_group(tmp_path: Path) -> None:
+    data = changed(deployment(), {"instanceGroups.0.lifecycle": {"source": "on_create.sh"}})
+
+    with pytest.raises(ConfigError, match=r"instanceGroups\.system\.lifecycle\.source is 'on_create\.sh'"):
+        load(tmp_path, data)
 
 
 @pytest.mark.parametrize("where", ["instanceGroups.0.count", "scaling.max", "cache.l2.memoryPercent"])

@@ -88,7 +88,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         try:
             codec.decode(cls, data, "", [])
         except ConfigError as error:
-            yield hit((*where, error.setting.rpartition(".")[2]), expected=error.expected)
+            yield hit((*where, *_below(cls, error.setting)), expected=error.expected)
     region = subject.manifest.text("region")
     region = DEFAULT_REGION if region is None else region
     try:
@@ -209,6 +209,12 @@ def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
         name = "spec.instanceType" if subject.manifest.has("spec.instanceType") else "spec.instanceTypes"
         said = [f"{group.get('name')} ({group.get('instanceType')})" for group in groups]
         yield hit(path(name), groups=", ".join(said))
+
+
+def _below(cls: type, setting: str) -> list[str]:
+    """The fields of `cls` that an error of it names: those of a group follow the group's name."""
+    parts = setting.split(".")
+    return parts[2:] if cls is InstanceGroup and len(parts) > 2 else parts[-1:]
 
 
 def _groups(deployment: View | None) -> list[dict[str, object]]:
