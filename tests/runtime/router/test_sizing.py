@@ -139,7 +139,7 @@ def test_a_router_says_what_it_read() -> None:
             while True:
                 client.send(get(b"/metrics"))
                 text = (await client.answer()).body.decode()
-                if "cache_readings_total" in text:
+                if "cache_readings_total{" in text:
                     return text
 
     text = run_loop(act())
