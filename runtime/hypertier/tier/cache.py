@@ -84,7 +84,7 @@ class L2Cache:
 
     def load(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
         """Fetch chunks straight into their slots. The job's outcome comes with `take_finished`."""
-        self._mover.load(job_id, keys, slots)
+        self._mover.load(job_id, keys, slots, self._gate.patience)
 
     def note_scheduled(self, request_ids: Iterable[str], preempted: Iterable[str] = ()) -> None:
         """Requests begin to be computed, from what was loaded on; others were put off, and count no more."""
@@ -140,6 +140,9 @@ class L2Cache:
         for job in news.finished:
             if job.is_load and job.moved:
                 self._gate.observe_load(len(job.moved), job.seconds)
+            elif job.is_given_up:
+                self._gate.observe_load(1, job.seconds)
+            self._counters.add("loads_given_up", job.is_given_up)
             for key in job.failed if job.is_load else job.moved:
                 self._verdicts.resolve(key, not job.is_load)
         self._finished += news.finished

@@ -7,6 +7,7 @@ evicted does not verify.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -113,29 +114,32 @@ class Entries:
         found = self._backend.exists_many(names, self._lookup_timeout_seconds)
         return [all(found[first : first + count]) for first in range(0, len(names), count)]
 
-    def load(self, key: bytes, slot: memoryview) -> Loaded | Flaw:
+    def load(self, key: bytes, slot: memoryview, seconds: float = math.inf) -> Loaded | Flaw:
         """Receive a chunk straight into `slot`, `chunk_bytes` long; its time to live begins anew.
 
-        Only after `Loaded.WHOLE` does it hold the chunk.
+        Only after `Loaded.WHOLE` does it hold the chunk. `seconds` bound the whole chunk, if there are fewer
+        than each of its stripes may take.
         """
+        deadline = self._clock() + seconds
         namespace = self._namespace.digest()
         if self._cipher is None:
-            return self._receive(namespace, key, slot)
+            return self._receive(namespace, key, slot, deadline)
         stored = memoryview(bytearray(self._stored_bytes))
-        outcome = self._receive(namespace, key, stored)
+        outcome = self._receive(namespace, key, stored, deadline)
         if outcome is Loaded.WHOLE and not self._cipher.decrypt_into(namespace, key, stored, slot):
             return Flaw.PAYLOAD
         return outcome
 
-    def _receive(self, namespace: bytes, key: bytes, target: memoryview) -> Loaded | Flaw:
+    def _receive(self, namespace: bytes, key: bytes, target: memoryview, deadline: float) -> Loaded | Flaw:
         header = bytearray(HEADER_BYTES)
         offset = 0
         for stripe, size in enumerate(self._sizes):
             buffers = [target[offset : offset + size]]
             if stripe == 0:
                 buffers.insert(0, memoryview(header))
+            timeout = min(self._io_timeout_seconds, deadline - self._clock())
             length = self._backend.get_into(
-                entry_name(namespace, key, stripe), buffers, self._ttl_seconds, self._io_timeout_seconds
+                entry_name(namespace, key, stripe), buffers, self._ttl_seconds, timeout
             )
             if length is None:
                 return Loaded.ABSENT

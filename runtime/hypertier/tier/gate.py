@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from hypertier.tier.transfers import Patience
+
 GateMode = Literal["auto", "open", "closed"]
 MODES: tuple[GateMode, ...] = ("auto", "open", "closed")
 
@@ -41,7 +43,8 @@ class Gate:
     clearly cheaper. While it is closed nothing is loaded for requests, so it asks for samples, loaded in the
     background; when it closes again soon after a sample opened it, it asks half as often.
 
-    `min_chunks` tells which prefixes are too short to make up for the time that the lookup takes.
+    `patience` bounds what a load costs that turns out slow before the gate has learnt it. `min_chunks` tells
+    which prefixes are too short to make up for the time that the lookup takes.
     """
 
     def __init__(
@@ -50,7 +53,9 @@ class Gate:
         prior_load_seconds: float = 0.0,
         prior_compute_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        load_deadline_seconds: float = math.inf,
     ) -> None:
+        self._load_deadline = load_deadline_seconds
         self._mode = mode
         self._clock = clock
         self._load = Average(prior_load_seconds)
@@ -84,6 +89,14 @@ class Gate:
         if self._mode != "auto" or load is None or compute is None or lookup is None or load >= compute:
             return 1
         return max(1, math.ceil(lookup / (compute - load)))
+
+    @property
+    def patience(self) -> Patience | None:
+        """How long a load may take; None for as long as it likes, where nothing is judged or known."""
+        compute = self._compute.value
+        if self._mode != "auto" or compute is None or math.isinf(self._load_deadline):
+            return None
+        return Patience(self._load_deadline, compute)
 
     def observe_load(self, num_chunks: int, seconds: float) -> None:
         """Note that loading `num_chunks` from L2 took `seconds`, waiting included."""

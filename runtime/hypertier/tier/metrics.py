@@ -25,6 +25,7 @@ COUNTERS = {
     "read_errors": "Lookups and loads that failed and became misses.",
     "write_errors": "Stores that failed.",
     "loads_absent": "Chunks that L2 had announced but no longer held when loaded.",
+    "loads_given_up": "Loads of a request broken off because computing would have taken less time by now.",
     "integrity_failures": "Chunks whose header or checksum did not prove them; each became a miss.",
     "circuit_open": "Calls that were not made because L2 was failing; each became a miss.",
     "mover_losses": "Times that the process which moves chunks was lost and started anew.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -9,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from hypertier.errors import TierPartError, TierUnavailableError
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.entries import Entries, Loaded
 from hypertier.tier.entry import Flaw
 from hypertier.tier.guard import Guard
 from hypertier.tier.lookups import Prober
 from hypertier.tier.metrics import Counters
-from hypertier.tier.transfers import FinishedJob, Task, Transfers
+from hypertier.tier.transfers import FinishedJob, Patience, Task, Transfers
 
 Slot = Any  # a memoryview of a chunk's bytes, or what the mover's `slot_of` makes one of
 
@@ -77,7 +79,9 @@ class Mover(Protocol):
         """Load chunks for nobody, to learn how long it takes."""
         ...
 
-    def load(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
+    def load(
+        self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot], patience: Patience | None = None
+    ) -> None:
         """Fetch chunks straight into their slots."""
         ...
 
@@ -153,9 +157,16 @@ class ThreadMover:
         """Load chunks for nobody."""
         self._sampler.submit(keys)
 
-    def load(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
-        """Fetch chunks straight into their slots."""
-        self._transfers.submit_load(job_id, self._tasks(self._load, keys, slots))
+    def load(
+        self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot], patience: Patience | None = None
+    ) -> None:
+        """Fetch chunks straight into their slots, as far as the patience lasts."""
+        hurried_below = patience.first_seconds if patience else 0.0
+
+        def load(key: bytes, slot: memoryview, seconds: float) -> bool:
+            return self._load(key, slot, seconds, hurried_below)
+
+        self._transfers.submit_load(job_id, self._tasks(load, keys, slots), patience)
 
     def store(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
         """Write chunks from their slots, as far as the backlog allows."""
@@ -187,7 +198,7 @@ class ThreadMover:
 
     def _tasks(
         self,
-        move: Callable[[bytes, memoryview], bool],
+        move: Callable[[bytes, memoryview, float], bool],
         keys: Sequence[bytes],
         slots: Sequence[Slot],
     ) -> list[Task]:
@@ -214,11 +225,23 @@ class ThreadMover:
                 self._sample_seconds.append(self._clock() - begin)
         return loaded
 
-    def _load(self, key: bytes, slot: memoryview) -> bool:
+    def _load(
+        self, key: bytes, slot: memoryview, seconds: float = math.inf, hurried_below: float = 0.0
+    ) -> bool:
+        """A load that is given less than `hurried_below` seconds shows nothing about L2 when it fails."""
         if not self._reads.circuit.is_closed:
             self._counters.add("circuit_open")
             return False
-        outcome: Loaded | Flaw | None = self._reads.call(lambda: self._entries.load(key, slot), None)
+
+        def load() -> Loaded | Flaw:
+            try:
+                return self._entries.load(key, slot, seconds)
+            except TierUnavailableError as error:
+                if seconds < hurried_below:
+                    raise TierPartError(str(error)) from error
+                raise
+
+        outcome: Loaded | Flaw | None = self._reads.call(load, None)
         if outcome is Loaded.WHOLE:
             self._counters.add("read_bytes", len(slot))
         elif outcome is Loaded.ABSENT:
@@ -227,7 +250,7 @@ class ThreadMover:
             self._counters.add("integrity_failures")
         return outcome is Loaded.WHOLE
 
-    def _store(self, key: bytes, slot: memoryview) -> bool:
+    def _store(self, key: bytes, slot: memoryview, seconds: float) -> bool:
         def store() -> bool:
             self._entries.store(key, slot)
             return True

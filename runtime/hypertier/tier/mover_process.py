@@ -21,7 +21,7 @@ from hypertier.tier.frames import Pipe
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import Change, News, Report, merge
 from hypertier.tier.mover_plan import MoverPlan
-from hypertier.tier.transfers import FinishedJob
+from hypertier.tier.transfers import FinishedJob, Patience
 
 DRAIN_SECONDS = 60.0  # the process ends each job by its time limits; one that does not is ended itself
 LOOK_SECONDS = 0.2
@@ -97,10 +97,12 @@ class ProcessMover:
         """Load chunks for nobody."""
         self._send("sample", keys)
 
-    def load(self, job_id: int, keys: Sequence[bytes], slots: Sequence[int]) -> None:
+    def load(
+        self, job_id: int, keys: Sequence[bytes], slots: Sequence[int], patience: Patience | None = None
+    ) -> None:
         """Fetch chunks straight into their slots."""
         self._jobs[job_id] = _Job(tuple(keys), True, self._clock())
-        self._send("load", job_id, list(keys), list(slots))
+        self._send("load", job_id, list(keys), list(slots), patience)
 
     def store(self, job_id: int, keys: Sequence[bytes], slots: Sequence[int]) -> None:
         """Write chunks from their slots."""

@@ -19,13 +19,13 @@ STRIPE_BYTES = 4 * 1024 * 1024  # above, Redis 7 spends three times the CPU on a
 class TierSettings:
     """Checked settings of one tier. Where `url` is not given, `HYPERTIER_L2_URL` holds it.
 
-    `lookup_deadline_ms` bounds how long a request waits to hear whether L2 has a chunk, `io_timeout_ms` how
-    long one stripe may take. `namespace` and `epoch` keep apart what must not be shared; raise the epoch when
-    the weights change under an unchanged name. `ca_file` holds the certificates that `rediss://` trusts, else
-    the system's do. `gate` is `auto`: L2 is asked while loading beats computing; or `open`, or `closed`. The
-    priors stand until both have been measured; 0 when nothing is known. `mover` tells where
-    chunks are moved: in a process beside the engine's scheduler, or on threads of it. `segment_path` is where
-    the shared memory of HyperPod's daemon lies.
+    `lookup_deadline_ms` bounds how long a request waits to hear whether L2 has a chunk, `load_deadline_ms`
+    how much longer than computing its load may take, `io_timeout_ms` how long one stripe may. `namespace` and
+    `epoch` keep apart what must not be shared; raise the epoch when the weights change under an unchanged
+    name. `ca_file` holds the certificates that `rediss://` trusts, else the system's do. `gate` is `auto`: L2
+    is asked while loading beats computing; or `open`, or `closed`. The priors stand until both have been
+    measured; 0 when nothing is known. `mover` tells where chunks are moved: in a process beside the engine's
+    scheduler, or on threads of it. `segment_path` is where the shared memory of HyperPod's daemon lies.
     """
 
     url: str
@@ -33,6 +33,7 @@ class TierSettings:
     connections: int = 4
     stripe_bytes: int = STRIPE_BYTES
     lookup_deadline_ms: int = 200
+    load_deadline_ms: int = 200
     io_timeout_ms: int = 1_000
     max_store_backlog_bytes: int = 256 * 1024 * 1024
     namespace: str = ""
@@ -56,6 +57,7 @@ SMALLEST = {
     "connections": 1,
     "stripe_bytes": 64 * 1024,
     "lookup_deadline_ms": 1,
+    "load_deadline_ms": 1,
     "io_timeout_ms": 1,
     "max_store_backlog_bytes": 0,
     "epoch": 0,

@@ -89,6 +89,7 @@ class HypertierTier(SecondaryTierManager):
                 settings.gate,
                 prior(self._chunk_bytes, settings.prior_l2_bytes_per_second),
                 prior(compat.tokens_per_chunk(offloading_spec), settings.prior_prefill_tokens_per_second),
+                load_deadline_seconds=settings.load_deadline_ms / 1000,
             ),
         )
         logger.info(

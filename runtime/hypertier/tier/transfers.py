@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -11,11 +12,28 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Task:
-    """One chunk to move. `run` returns whether it arrived; it must not raise."""
+    """One chunk to move. `run`, told how many seconds it may take, returns whether it arrived; it must not
+    raise.
+    """
 
     key: bytes
     num_bytes: int
-    run: Callable[[], bool]
+    run: Callable[[float], bool]
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a load may take: `first_seconds`, and as much for each chunk that has arrived as computing one
+    takes. A load that is given up then has cost no more than `first_seconds` over computing all of it.
+    """
+
+    first_seconds: float
+    seconds_per_chunk: float
+
+    def seconds_left(self, num_arrived: int, seconds_passed: float) -> float:
+        """What is left for the next chunk, which is worth as much time as computing it takes."""
+        first = max(self.first_seconds, self.seconds_per_chunk)
+        return first + num_arrived * self.seconds_per_chunk - seconds_passed
 
 
 @dataclass(frozen=True)
@@ -28,6 +46,7 @@ class FinishedJob:
     failed: tuple[bytes, ...]
     num_bytes: int
     seconds: float
+    is_given_up: bool = False  # it took longer than its patience
 
 
 @dataclass
@@ -36,6 +55,8 @@ class _Job:
     is_load: bool
     num_open: int
     started_at: float
+    patience: Patience | None
+    is_given_up: bool = False
     moved: list[bytes] = field(default_factory=list)
     failed: list[bytes] = field(default_factory=list)
     num_bytes: int = 0
@@ -75,10 +96,10 @@ class Transfers:
         for thread in self._threads:
             thread.start()
 
-    def submit_load(self, job_id: int, tasks: Sequence[Task]) -> None:
-        """Queue the tasks of a load."""
+    def submit_load(self, job_id: int, tasks: Sequence[Task], patience: Patience | None = None) -> None:
+        """Queue the tasks of a load. Those that its patience leaves no time for fail."""
         with self._changed:
-            job = self._open(job_id, True, tasks)
+            job = self._open(job_id, True, tasks, patience)
             for task in tasks:
                 if self._is_closed:
                     self._settle(job, task, False)
@@ -134,8 +155,10 @@ class Transfers:
     def _work(self, stores_too: bool) -> None:
         while (taken := self._take(stores_too)) is not None:
             job, task = taken
-            moved = task.run()
+            left = self._seconds_left(job)
+            moved = left > 0 and task.run(left)
             with self._changed:
+                job.is_given_up |= not moved and self._seconds_left(job) <= 0
                 if not job.is_load:
                     self._store_backlog_bytes = max(0, self._store_backlog_bytes - task.num_bytes)
                 self._settle(job, task, moved)
@@ -153,8 +176,15 @@ class Transfers:
                     return None
                 self._changed.wait()
 
-    def _open(self, job_id: int, is_load: bool, tasks: Sequence[Task]) -> _Job:
-        job = _Job(job_id, is_load, len(tasks), self._clock())
+    def _seconds_left(self, job: _Job) -> float:
+        if job.patience is None:
+            return math.inf
+        return job.patience.seconds_left(len(job.moved), self._clock() - job.started_at)
+
+    def _open(
+        self, job_id: int, is_load: bool, tasks: Sequence[Task], patience: Patience | None = None
+    ) -> _Job:
+        job = _Job(job_id, is_load, len(tasks), self._clock(), patience)
         self._num_open_jobs += 1
         if not tasks:
             self._finish(job)
@@ -177,6 +207,7 @@ class Transfers:
                 tuple(job.failed),
                 job.num_bytes,
                 self._clock() - job.started_at,
+                job.is_given_up,
             )
         )
         self._on_finished()

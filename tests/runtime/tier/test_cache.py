@@ -17,7 +17,7 @@ from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import ThreadMover
 from hypertier.tier.names import entry_name
-from hypertier.tier.transfers import FinishedJob, Transfers
+from hypertier.tier.transfers import FinishedJob, Patience, Transfers
 
 CHUNK = 1000
 A, B, C = b"a" * 36, b"b" * 36, b"c" * 36
@@ -40,19 +40,19 @@ class World:
             lookup_timeout_seconds=SECONDS,
             io_timeout_seconds=SECONDS,
         )
-        mover = ThreadMover(
+        self.mover = ThreadMover(
             entries,
-            Transfers(2, 10 * CHUNK),
+            Transfers(2, 10 * CHUNK, self.clock),
             self.counters,
             lambda what, error: self.changes.append((what, error is None)),
             new_circuit=lambda: Circuit(self.clock, lambda: 0.0),
             clock=self.clock,
         )
         self.cache = L2Cache(
-            mover,
+            self.mover,
             Verdicts(0.2, self.counters, self.clock),
             self.counters,
-            Gate(clock=self.clock),
+            Gate(clock=self.clock, load_deadline_seconds=0.5),
             self.clock,
         )
         self.l1 = memoryview(bytearray(8 * CHUNK))
@@ -264,3 +264,42 @@ def test_a_preempted_request_tells_nothing_about_computing(world: World) -> None
 
     assert world.cache.gate.compute_seconds_per_chunk is None
     world.finished()
+
+
+def test_a_load_that_is_given_up_closes_the_gate_even_if_nothing_arrived(world: World) -> None:
+    world.cache.note_scheduled(["computed"])
+    world.clock.advance(0.01)
+    world.cache.store(50, [A], [world.slot(1)], "computed")
+    world.finished()
+    before = world.backend.num_calls
+    world.backend.gate.clear()
+    world.cache.load(1, [A, B, C], [world.slot(0), world.slot(1), world.slot(2)])
+    assert eventually(lambda: world.backend.num_calls == before + 2)
+
+    world.clock.advance(1.0)
+    world.backend.error = TierUnavailableError("gone")
+    world.backend.gate.set()
+    job = world.finished()
+
+    assert (job.is_given_up, job.moved) == (True, ())
+    assert not world.cache.gate.is_open
+    assert world.counters.total("loads_given_up") == 1
+
+
+def test_only_a_load_that_had_its_full_time_shows_that_l2_fails(world: World) -> None:
+    world.backend.error = TierUnavailableError("slow")
+
+    world.mover.load(1, [A], [world.slot(0)], Hurried(first_seconds=5.0, seconds_per_chunk=0.0))
+    world.finished()
+    after_a_hurried_one = world.cache.is_up
+    world.mover.load(2, [A], [world.slot(0)], Patience(first_seconds=5.0, seconds_per_chunk=0.0))
+    world.finished()
+
+    assert (after_a_hurried_one, world.cache.is_up) == (True, False)
+
+
+class Hurried(Patience):
+    """Of which half has been used up."""
+
+    def seconds_left(self, num_arrived: int, seconds_passed: float) -> float:
+        return self.first_seconds / 2

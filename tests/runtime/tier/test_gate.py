@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.tier.gate import FIRST_SAMPLE_SECONDS, LONGEST_SAMPLE_SECONDS, Average, Gate, GateMode
+from hypertier.tier.transfers import Patience
 
 
 def gate(clock: FakeClock, mode: GateMode = "auto", load: float = 0.0, compute: float = 0.0) -> Gate:
@@ -140,3 +141,17 @@ def test_an_average_lies_between_the_best_and_the_worst(samples: list[tuple[int,
     costs = [seconds / num_chunks for num_chunks, seconds in samples]
     assert average.value is not None
     assert min(costs) * 0.999 <= average.value <= max(costs) * 1.001
+
+
+def test_loads_are_bounded_once_it_is_known_what_computing_takes() -> None:
+    bounded = Gate(clock=FakeClock(), load_deadline_seconds=0.2)
+    before = bounded.patience
+    bounded.observe_compute(10, 1.0)
+
+    assert (before, bounded.patience) == (None, Patience(0.2, 0.1))
+
+
+def test_a_gate_that_is_held_open_bounds_nothing() -> None:
+    held = Gate("open", prior_compute_seconds=0.1, clock=FakeClock(), load_deadline_seconds=0.2)
+
+    assert held.patience is None

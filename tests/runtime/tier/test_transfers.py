@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from fakes_tier import eventually
+from fakes_tier import FakeClock, eventually
 
-from hypertier.tier.transfers import FinishedJob, Task, Transfers
+from hypertier.tier.transfers import FinishedJob, Patience, Task, Transfers
 
 SECONDS = 20.0
 
@@ -21,7 +22,7 @@ def transfers() -> Iterator[Transfers]:
 
 
 def task(key: bytes, run: Callable[[], bool] = lambda: True, num_bytes: int = 10) -> Task:
-    return Task(key, num_bytes, run)
+    return Task(key, num_bytes, lambda seconds: run())
 
 
 def finished(transfers: Transfers, count: int) -> list[FinishedJob]:
@@ -135,3 +136,38 @@ def test_a_job_submitted_after_close_fails() -> None:
     closed.submit_store(2, [task(b"b")])
 
     assert [(job.job_id, job.failed) for job in closed.take_finished()] == [(1, (b"a",)), (2, (b"b",))]
+
+
+def test_a_load_may_take_its_deadline_and_what_the_chunks_that_arrived_would_have_cost() -> None:
+    patience = Patience(first_seconds=0.2, seconds_per_chunk=0.05)
+
+    left = [patience.seconds_left(*case) for case in [(0, 0.0), (0, 0.15), (4, 0.3), (8, 1.0)]]
+
+    assert left == pytest.approx([0.2, 0.05, 0.1, -0.4])
+
+
+def test_a_chunk_that_takes_long_to_compute_is_waited_for_as_long() -> None:
+    patience = Patience(first_seconds=0.2, seconds_per_chunk=3.0)
+
+    assert patience.seconds_left(0, 1.0) == pytest.approx(2.0)
+
+
+def test_a_load_is_given_up_when_its_patience_is_over_and_keeps_what_has_arrived() -> None:
+    clock = FakeClock()
+    hasty = Transfers(num_threads=1, max_store_backlog_bytes=100, clock=clock)
+    given: list[float] = []
+
+    def arrive(seconds: float) -> bool:
+        given.append(seconds)
+        clock.advance(0.15)
+        return True
+
+    tasks = [Task(b"%d" % i, 10, arrive) for i in range(4)]
+    hasty.submit_load(1, tasks, Patience(0.2, 0.01))
+    hasty.submit_load(2, tasks[:1])
+
+    one, other = finished(hasty, 2)
+    assert (one.moved, one.failed, one.is_given_up) == ((b"0", b"1"), (b"2", b"3"), True)
+    assert (other.moved, other.is_given_up) == ((b"0",), False)
+    assert given == pytest.approx([0.2, 0.06, math.inf])
+    assert hasty.close(SECONDS)
