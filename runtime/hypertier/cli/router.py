@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 
-@click.command(
+@click.group(
     "router",
+    invoke_without_command=True,
     epilog="Example: hypertier router --listen 0.0.0.0:8000 --replica http://10.0.0.5:8000 "
     "--replica http://10.0.0.6:8000",
 )
@@ -64,7 +65,22 @@ MIB = 1024 * 1024
     "--session-key",
     default="x-session-id",
     show_default=True,
-    help="Request header, or string field of the body, that names a session; for --strategy session.",
+    help="Request header, body field, or jwt:CLAIM, that names a session; for --strategy session.",
+)
+@click.option(
+    "--access",
+    metavar="FILE",
+    help="YAML with the section access: of a deployment file: JWTs, tenants, their limits, and the queue.",
+)
+@click.option(
+    "--api-keys",
+    metavar="FILE",
+    help="Hashed API keys, as `hypertier router key new` prints them; all but /health then needs one.",
+)
+@click.option(
+    "--salt-key",
+    metavar="FILE",
+    help="What tenants' cache_salt is made with, as `hypertier router key salt` prints it.",
 )
 @click.option(
     "--explain", is_flag=True, help="Add x-hypertier-replica, -reason and -matched-bytes to answers."
@@ -123,7 +139,9 @@ MIB = 1024 * 1024
     "--health-interval", default=1.0, show_default=True, help="Seconds between health checks of an engine."
 )
 @click.option("--health-timeout", default=5.0, show_default=True, help="Seconds a health check may take.")
+@click.pass_context
 def command(
+    ctx: click.Context,
     listen: str,
     metrics_port: int | None,
     strategy: str,
@@ -135,6 +153,9 @@ def command(
     kv_events_port: int,
     kv_events: tuple[str, ...],
     session_key: str,
+    access: str | None,
+    api_keys: str | None,
+    salt_key: str | None,
     explain: bool,
     retries: int,
     max_body_bytes: int,
@@ -155,6 +176,8 @@ def command(
 
     Drains on SIGTERM: /health says 503, no new connections, requests in flight finish, exit 0.
     """
+    if ctx.invoked_subcommand is not None:
+        return
     from hypertier.router.settings import RouterSettings
 
     settings = RouterSettings(
@@ -169,6 +192,9 @@ def command(
         kv_events_port=kv_events_port,
         kv_events=kv_events,
         session_key=session_key,
+        access=access,
+        api_keys=api_keys,
+        salt_key=salt_key,
         explain=explain,
         retries=retries,
         max_body_bytes=max_body_bytes,
@@ -199,3 +225,30 @@ def _say_plan(router: Router) -> None:
     host = router.settings.address.host
     healthy = len(router.replicas.healthy)
     click.echo(f"router on http://{host}:{router.port}: {router.settings.plan()}; {healthy} healthy now")
+
+
+@command.group("key", epilog="Example: hypertier router key new --tenant acme >> keys")
+def key() -> None:
+    """Make what --api-keys and --salt-key want."""
+
+
+@key.command(epilog="Example: hypertier router key new --tenant acme --until 2027-12-31 >> keys")
+@click.option("--tenant", required=True, help="Whose key it is.")
+@click.option("--until", metavar="DATE", help="When it ends, such as 2027-12-31; without it, it does not.")
+def new(tenant: str, until: str | None) -> None:
+    """Print a new API key on stderr, once, and on stdout its line for the file of --api-keys."""
+    from hypertier.router.access import keys
+
+    made = keys.new_key()
+    line = keys.line(made, tenant, until)
+    click.echo(f"the key, which is not kept and can't be shown again: {made}", err=True)
+    click.echo(line)
+
+
+@key.command(epilog="Example: hypertier router key salt > salt-key")
+def salt() -> None:
+    """Print 32 random bytes in base64, for the file of --salt-key: the same for all routers."""
+    import base64
+    import secrets
+
+    click.echo(base64.b64encode(secrets.token_bytes(32)).decode())

@@ -10,6 +10,7 @@ from hypertier.lab.rules import Overlay, Rule
 NO_GPU = "there is no GPU here"
 ONE_MACHINE = "everything runs on this machine, on 127.0.0.1"
 ONE_ROUTER = "one router here has nobody to tell"
+NO_SECRET = "no Secret is mounted here; this machine alone may connect"
 SMALL_MACHINE = "two engines share a small machine's memory"
 
 TIERS = "--kv-transfer-config.kv_connector_extra_config"
@@ -129,6 +130,9 @@ ROUTER = Overlay(
         Rule("--peers", None, ONE_ROUTER, True),
         Rule("--peer", None, ONE_ROUTER, True),
         Rule("--peer-listen", None, ONE_ROUTER, True),
+        Rule("--access", None, NO_SECRET, True),
+        Rule("--api-keys", None, NO_SECRET, True),
+        Rule("--salt-key", None, NO_SECRET, True),
         Rule("--kv-events-port", None, "every engine has a port of its own here", True),
         Rule("--metrics-port", "{metrics_port}", ONE_MACHINE, True),
         Rule("--l1-tokens", "{l1_tokens}", SMALL_MACHINE, True),

@@ -16,11 +16,19 @@ from hypertier.router.wire import Request
 
 @dataclass(slots=True)
 class Grant:
-    """What a request was let through with. `released` is called once, when it ended, however it did."""
+    """What a request was let through with. `released` is called once, when it ended, however it did.
+
+    Prompts share cache with those of the same `seed` alone. `session` is its session, whatever the request
+    says; `headers` are lines of the answer's head. `answered` is called with the last bytes of an answer that
+    came whole.
+    """
 
     tenant: str = ""
-    priority: int = 0
+    seed: bytes = b""
+    session: bytes | None = None
+    headers: bytes = b""
     released: Callable[[], None] | None = None
+    answered: Callable[[bytes], None] | None = None
 
 
 class Admission(Protocol):

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hypertier.errors import ConfigError
+from hypertier.router.access import build as access
+from hypertier.router.access.metrics import AccessMetrics
 from hypertier.router.admission import Admission
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.connection import ClientConnection
@@ -88,6 +90,11 @@ class Router:
             now=time.monotonic,
             suspect=self._health.suspect,
         )
+        self._door = access.build(settings, self.replicas)
+        if self._door is not None:
+            gate = self._door.gate
+            self.metrics.registry.register(AccessMetrics(gate.counts, gate.tenants))
+            admission = admission or gate
         self.front = Front(settings, proxy, self.replicas, self.metrics, admission=admission)
         self.connections = self.front.connections
         self.budget = self.front.budget
@@ -109,6 +116,9 @@ class Router:
             self.replicas.replace(parse_replica(url) for url in settings.replicas)
         await self._health.first_round()
         await self._start_peers()
+        if self._door is not None:
+            await self._door.watch.start()
+            self._tasks.append(loop.create_task(self._door.watch.run()))
         await self._listen("--listen", settings.address, lambda: ClientConnection(self.front))
         if settings.metrics_address is not None:
             admin = Admin(self.front)
@@ -204,6 +214,8 @@ class Router:
         while True:
             await asyncio.sleep(1.0)
             self.front.sweep()
+            if self._door is not None:
+                self._door.gate.tick(self.peer_counts.num_told + 1)
 
     def _replica_changed(self, replica: Replica, reason: str) -> None:
         log.info("replica %s is %s: %s", replica.url, replica.state.value, reason)

@@ -49,7 +49,8 @@ class Front:
         self._metrics = metrics
         self._admission = admission
         self._request_ids = request_ids()
-        self._session_key = settings.session_key.lower().encode() if settings.strategy == "session" else None
+        asks_session = settings.strategy == "session" and settings.session_claim is None
+        self._session_key = settings.session_key.lower().encode() if asks_session else None
         self._keep_prompt = settings.strategy == "kvaware"
         self._hash_prompt = settings.remembers_prompts
         self._all_closed = Event()
@@ -75,16 +76,11 @@ class Front:
         self._metrics.answered("", f"{refusal.status // 100}xx")
 
     def handle(self, connection: ClientConnection, request: Request) -> None:
-        """Answer `/health` and `/metrics` here, send all else to a replica."""
+        """Answer `/health`; all else is for who is let in."""
         request_id = request.fields.get(b"x-request-id") or next(self._request_ids)
         connection.named(request_id)
-        path = request.path
-        if path == b"/health":
+        if request.path == b"/health":
             self._answer_health(connection, request)
-        elif path == b"/metrics" and self.settings.metrics_port is None:
-            self.answer_metrics(connection, request)
-        elif path == b"/metrics":
-            self._refuse(connection, Refusal(404, "metrics are on the port of --metrics-port", "not_found"))
         elif self._admission is None:
             self._send(connection, request, request_id, None)
         else:
@@ -131,15 +127,30 @@ class Front:
     def _send(
         self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
     ) -> None:
+        if request.path == b"/metrics":
+            connection.exchange = None
+            if grant is not None and grant.released is not None:
+                grant.released()
+            self._answer_or_point_to_metrics(connection, request)
+            return
         inference = openai.read(
             request,
             session_key=self._session_key,
             hash_prompt=self._hash_prompt,
             keep_prompt=self._keep_prompt,
+            seed=grant.seed if grant is not None else b"",
         )
+        if grant is not None and grant.session is not None:
+            inference = inference._replace(session=grant.session)
         exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
         connection.exchange = exchange
         exchange.start()
+
+    def _answer_or_point_to_metrics(self, connection: ClientConnection, request: Request) -> None:
+        if self.settings.metrics_port is None:
+            self.answer_metrics(connection, request)
+        else:
+            self._refuse(connection, Refusal(404, "metrics are on the port of --metrics-port", "not_found"))
 
     def _answer_health(self, connection: ClientConnection, request: Request) -> None:
         if self.draining:

@@ -54,11 +54,15 @@ _TAIL_BYTES = 4096
 
 
 class Prompt(NamedTuple):
-    """Where a request's prompt stands: its JSON begins at `body[start]`."""
+    """Where a request's prompt stands: its JSON begins at `body[start]`.
+
+    `seed` is the `cache_salt` that the router wrote into the body; empty where it wrote none.
+    """
 
     path: bytes
     body: bytes | bytearray
     start: int
+    seed: bytes = b""
 
 
 class InferenceRequest(NamedTuple):
@@ -100,9 +104,17 @@ class Refusal:
 
 
 def read(
-    request: Request, *, session_key: bytes | None, hash_prompt: bool, keep_prompt: bool = False
+    request: Request,
+    *,
+    session_key: bytes | None,
+    hash_prompt: bool,
+    keep_prompt: bool = False,
+    seed: bytes = b"",
 ) -> InferenceRequest:
-    """Find what the strategy asks about; `session_key` names a header, in lower case, or a body field."""
+    """Find what the strategy asks about; `session_key` names a header, in lower case, or a body field.
+
+    Prompts of different `seed`s, which are their `cache_salt`s, share no hash, as their blocks share none.
+    """
     body = request.body
     session = request.fields.get(session_key) if session_key is not None else None
     if not body:
@@ -114,9 +126,10 @@ def read(
         session = find_string(body, session_key, start)
     hashes: tuple[int, ...] = ()
     if found is not None and hash_prompt:
-        hashes = chain_hashes(memoryview(body)[start:], find_string(body, b"model", start) or b"")
+        model = find_string(body, b"model", start) or b""
+        hashes = chain_hashes(memoryview(body)[start:], model + b"\0" + seed if seed else model)
     streamed = hash_prompt and _find(body, b"stream", start, _TRUE) is not None
-    kept = Prompt(request.path, body, start) if keep_prompt and hashes else None
+    kept = Prompt(request.path, body, start, seed) if keep_prompt and hashes else None
     return InferenceRequest(len(body) - start, hashes, session, streamed, kept)
 
 

@@ -27,6 +27,8 @@ MAX_RESPONSE_HEAD_BYTES = 256 * 1024
 MAX_IDLE_PER_REPLICA = 256
 # Below this a head and a body are one write; above, joining would copy more than a second buffer costs.
 _JOIN_BYTES = 64 * 1024
+# Of an answer's end, kept for who asks what it took: `usage` stands there.
+_END_BYTES = 4096
 
 
 class Client(Protocol):
@@ -251,6 +253,7 @@ class Exchange:
         "_attempts_left",
         "_begun_at",
         "_connecting",
+        "_end_of_answer",
         "_grant",
         "_pending_bytes",
         "_proxy",
@@ -286,6 +289,7 @@ class Exchange:
         self.last_tick = -1
         self.ends_with_connection = False
         self._grant = grant
+        self._end_of_answer = b"" if grant is not None and grant.answered is not None else None
         self._proxy = proxy
         self._replica: Replica | None = None
         self._upstream: Upstream | None = None
@@ -370,20 +374,28 @@ class Exchange:
             lines += (b"x-request-id: ", self.request_id, b"\r\n")
         if self._proxy.settings.explain and self.pick is not None:
             lines.append(_explanation(self.pick))
+        if self._grant is not None:
+            lines.append(self._grant.headers)
         if self.client.closes or head.ends_with_connection:
             lines.append(b"connection: close\r\n")
         lines += (b"\r\n", data)
         self.client.write(b"".join(lines))
+        if self._end_of_answer is not None:
+            self._end_of_answer = data[-_END_BYTES:]
 
     def relay(self, data: bytes) -> None:
         """Bytes of the answer's body, framing included, as the engine sent them."""
         self.last_tick = -1
         self.client.write(data)
+        if self._end_of_answer is not None:
+            self._end_of_answer = (self._end_of_answer + data)[-_END_BYTES:]
 
     def complete(self, *, keep_alive: bool) -> None:
         """The answer's last byte was relayed."""
         self._upstream = None
         self._release(f"{self._status // 100}xx")
+        if self._end_of_answer and self._grant is not None and self._grant.answered is not None:
+            self._grant.answered(self._end_of_answer)
         self._ended()
         self.client.finish(keep_alive=keep_alive)
 

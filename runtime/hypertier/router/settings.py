@@ -15,6 +15,7 @@ MIB = 1024 * 1024
 MAX_SECONDS = 86_400
 MAX_BYTES = 2**40
 
+CLAIM = "jwt:"
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -124,6 +125,9 @@ class RouterSettings:
     kv_events_port: int = 5557
     kv_events: tuple[str, ...] = ()
     session_key: str = "x-session-id"
+    access: str | None = None
+    api_keys: str | None = None
+    salt_key: str | None = None
     explain: bool = False
     retries: int = 2
     max_body_bytes: int = 64 * MIB
@@ -159,8 +163,14 @@ class RouterSettings:
             raise ConfigError(
                 "--replica", list(self.replicas), "every engine once; a repeated one would count twice"
             )
-        if not _HEADER_NAME.fullmatch(self.session_key):
-            raise ConfigError("--session-key", self.session_key, "the name of a request header or body field")
+        if not _HEADER_NAME.fullmatch(self.session_key.removeprefix(CLAIM)):
+            raise ConfigError(
+                "--session-key",
+                self.session_key,
+                f"the name of a request header or body field, or {CLAIM}NAME for a claim of JWTs",
+            )
+        if self.session_claim is not None and self.access is None:
+            raise ConfigError("--session-key", self.session_key, "--access with jwt, for there to be claims")
         self._check_kv_events()
         self._check_peers()
         self._check_numbers()
@@ -183,6 +193,21 @@ class RouterSettings:
             raise ConfigError(
                 "--kv-events", list(self.kv_events), "one for each --replica, in the same order, or none"
             )
+
+    @property
+    def session_claim(self) -> str | None:
+        """The claim of JWTs that names a session; None where something else does."""
+        is_claim = self.session_key.startswith(CLAIM)
+        return self.session_key.removeprefix(CLAIM) if is_claim else None
+
+    def check_access(self, *, authenticates: bool, has_jwt: bool) -> None:
+        """Refuse what does not go with the files of `--access` and `--api-keys`. Raises ConfigError."""
+        if authenticates and self.metrics_port is None:
+            raise ConfigError(
+                "--metrics-port", None, "a port of its own: metrics name tenants, and need no key there"
+            )
+        if self.session_claim is not None and not has_jwt:
+            raise ConfigError("--session-key", self.session_key, "access.jwt, for there to be claims")
 
     def kv_events_of(self, replica: Address) -> Address:
         """Where that engine publishes its KV events."""
@@ -290,8 +315,11 @@ class RouterSettings:
         return (
             f"strategy {self.strategy}, {source}; bodies up to {self.max_body_bytes / MIB:g} MiB, "
             f"prefix index {self.index_bytes / MIB:g} MiB, {self.retries} retries before the first byte, "
-            f"drain {self.drain_seconds:g} s{self._peers_plan()}"
+            f"drain {self.drain_seconds:g} s{self._peers_plan()}{self._access_plan()}"
         )
+
+    def _access_plan(self) -> str:
+        return "" if self.access is None and self.api_keys is None else "; asks who asks, and how much"
 
     def _peers_plan(self) -> str:
         source = self.peers or ", ".join(self.peer)

@@ -52,10 +52,14 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The body of a `POST /tokenize`, and the length of the prompt's JSON in the request."""
+    """The body of a `POST /tokenize`, and the length of the prompt's JSON in the request.
+
+    `salt` is the `cache_salt` that the first block depends on beside its tokens; None where there is none.
+    """
 
     body: bytes
     num_bytes: int
+    salt: str | None = None
 
 
 def question(prompt: Prompt) -> Question:
@@ -70,8 +74,15 @@ def question(prompt: Prompt) -> Question:
         value, end = json.JSONDecoder().raw_decode(rest)
     except (RecursionError, ValueError) as error:
         raise TokenizeError("unsupported", f"no JSON: {error}") from error
-    unlike = next((name for name in _UNLIKE if isinstance(request, dict) and request.get(name)), None)
-    if not isinstance(request, dict) or unlike is not None:
+    if not isinstance(request, dict):
+        raise TokenizeError("unsupported", "no JSON object")
+    salt = prompt.seed.decode() or None
+    if request.get("cache_salt") == salt:
+        request.pop(
+            "cache_salt", None
+        )  # the router's own: blocks of bytes are seeded with it, as engines' are
+    unlike = next((name for name in _UNLIKE if request.get(name)), None)
+    if unlike is not None:
         raise TokenizeError("unsupported", f"it has {unlike}")
     asked: dict[str, Any] = {"return_token_strs": True}
     if isinstance(request.get("model"), str):
@@ -84,7 +95,7 @@ def question(prompt: Prompt) -> Question:
         asked["prompt"] = value
     else:
         raise TokenizeError("unsupported", "neither a text nor a chat of texts")
-    return Question(json.dumps(asked).encode(), len(rest[:end].encode()))
+    return Question(json.dumps(asked).encode(), len(rest[:end].encode()), salt)
 
 
 def _is_plain(messages: Any) -> bool:
@@ -130,14 +141,19 @@ def read_tokens(text: bytes) -> Tokens:
     return Tokens(ids, lengths)
 
 
-def names_of(tokens: Tokens, block_size: int, num_bytes: int, num_blocks: int) -> list[int | None]:
+def names_of(
+    tokens: Tokens, block_size: int, num_bytes: int, num_blocks: int, salt: str | None = None
+) -> list[int | None]:
     """For each of the first blocks of bytes, the name of the last block of tokens that it covers whole.
 
     None where it covers none. JSON escapes some characters and a chat's template adds some, so bytes are
     placed among tokens by the share of the text that stands before them. Raises KvEventError for numbers
     that are no tokens.
     """
-    names = list(chain(tokens.ids, block_size))
+    extra_keys: list[list[str] | None] = [None] * (len(tokens.ids) // block_size)
+    if salt is not None and extra_keys:
+        extra_keys[0] = [salt]  # vLLM's `generate_block_hash_extra_keys`: the first block alone has it
+    names = list(chain(tokens.ids, block_size, extra_keys=extra_keys))
     ends = list(accumulate(tokens.lengths))
     total = ends[-1] if ends else 0
     found: list[int | None] = []

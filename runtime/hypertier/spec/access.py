@@ -91,15 +91,14 @@ def _check_tenant(setting: str, tenant: TenantDefault) -> None:
 class Jwt:
     """Whose JWTs are taken, beside API keys: those of `issuer` for `audience`, signed with a key of `jwks`.
 
-    `jwks` is an https URL, or a path, of a JWK Set. `tenant_claim` names the tenant; `session_claim` is
-    what `--session-key claim` goes by. `leeway` is how far clocks may differ.
+    `jwks` is an https URL, or a path, of a JWK Set. `tenant_claim` names the tenant. `leeway` is how far
+    clocks may differ.
     """
 
     jwks: str
     issuer: str
     audience: str
     tenant_claim: str = "sub"
-    session_claim: str | None = None
     algorithms: tuple[str, ...] = ASYMMETRIC
     leeway: str = "60s"
 
@@ -179,7 +178,8 @@ class Access:
 
     `secret_name` is the Kubernetes Secret with the files `keys` and `salt-key`: API keys, and what tenants'
     salts are made with; a router outside of Kubernetes has flags for them. With `shared_cache` tenants find
-    what others have cached, and no salt is written.
+    what others have cached, and no salt is written. `paths` are paths of engines that tenants may ask beside
+    those of OpenAI's API; one that ends with `/` stands for all below it.
     """
 
     secret_name: str | None = None
@@ -188,12 +188,16 @@ class Access:
     default: TenantDefault = field(default_factory=TenantDefault)
     queue: Queue | None = None
     shared_cache: bool = False
+    paths: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.secret_name is not None and not SECRET_NAME.fullmatch(self.secret_name):
             raise ConfigError(
                 "access.secretName", self.secret_name, "a name in Kubernetes: lower case, digits, - and ."
             )
+        for path in self.paths:
+            if not path.startswith("/"):
+                raise ConfigError("access.paths", path, "a path of engines, such as /tokenizer_info")
         names = [tenant.name for tenant in self.tenants]
         for name in names:
             if names.count(name) > 1:

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any
 
 import jwt
 from jwt.exceptions import PyJWTError
 
 from hypertier.router.access.jwks import SigningKey, SigningKeys
+from hypertier.router.access.verdict import Rejected, Verified
 from hypertier.spec.access import TENANT, Jwt
 
 MAX_KNOWN = 16_384
 """Verified tokens kept: some 400 bytes each. What was used longest ago goes first."""
 MAX_TOKEN_BYTES = 16 * 1024
-
-
-class Verified(NamedTuple):
-    """Who a token speaks for, until when; `session` is the value of the session claim."""
-
-    tenant: str
-    until: float
-    session: bytes | None = None
-
-
-class Rejected(NamedTuple):
-    """Why a token is not taken, in one word for the count. `unknown_key`: a key that may come yet."""
-
-    cause: str
 
 
 class JwtVerifier:
@@ -38,8 +25,9 @@ class JwtVerifier:
     that one signed with a withdrawn key is refused from then on.
     """
 
-    def __init__(self, settings: Jwt) -> None:
+    def __init__(self, settings: Jwt, session_claim: str | None = None) -> None:
         self._settings = settings
+        self._session_claim = session_claim
         self._keys: SigningKeys = {}
         self._known: OrderedDict[bytes, Verified] = OrderedDict()
 
@@ -131,7 +119,7 @@ class JwtVerifier:
         tenant = claims.get(settings.tenant_claim)
         if not isinstance(tenant, str) or not TENANT.fullmatch(tenant):
             return Rejected("tenant")
-        session = claims.get(settings.session_claim) if settings.session_claim else None
+        session = claims.get(self._session_claim) if self._session_claim else None
         return Verified(tenant, until + leeway, session.encode() if isinstance(session, str) else None)
 
 

@@ -6,6 +6,7 @@ import math
 import re
 
 from hypertier.router.openai import Refusal
+from hypertier.spec.access import TenantDefault
 
 BYTES_PER_TOKEN = 4
 """Of a request's body: OpenAI's rule of thumb
@@ -13,6 +14,7 @@ BYTES_PER_TOKEN = 4
 
 # Clients write it before the prompt or behind it; a limit hidden in the middle is not seen.
 _ENDS_BYTES = 4096
+_ROUNDING = 1e-9
 _MAX_TOKENS = re.compile(rb'"max_(?:completion_|output_)?tokens"\s*+:\s*+([0-9]{1,9})(?![0-9.eE])')
 _USED = re.compile(rb'"(total_tokens|input_tokens|output_tokens)"\s*+:\s*+([0-9]{1,9})(?![0-9.eE])')
 
@@ -23,17 +25,25 @@ class Bucket:
     `level` may be negative where more was used than was taken for it.
     """
 
-    __slots__ = ("_at", "_level", "per_minute")
+    __slots__ = ("_at", "_form", "_level", "_name", "per_minute")
 
-    def __init__(self, per_minute: float, now: float) -> None:
-        self.per_minute = per_minute
-        self._level = per_minute
+    def __init__(self, name: bytes, per_minute: float, now: float) -> None:
+        self._name = name
         self._at = now
+        self._set(per_minute, per_minute)
+
+    def _set(self, per_minute: float, level: float) -> None:
+        self.per_minute = per_minute
+        self._level = level
+        self._form = (
+            b"x-ratelimit-limit-%b: %d\r\nx-ratelimit-remaining-%b: %%d\r\nx-ratelimit-reset-%b: %%b\r\n"
+        ) % (self._name, per_minute, self._name, self._name)
 
     def level(self, now: float) -> float:
         """What is left."""
         if now > self._at:
-            self._level = min(self.per_minute, self._level + (now - self._at) * self.per_minute / 60)
+            level = self._level + (now - self._at) * self.per_minute / 60
+            self._level = level if level < self.per_minute else self.per_minute
             self._at = now
         return self._level
 
@@ -43,8 +53,7 @@ class Bucket:
 
     def resize(self, per_minute: float, now: float) -> None:
         """Another limit from now on; what was used stays used, in proportion."""
-        self._level = self.level(now) * per_minute / self.per_minute
-        self.per_minute = per_minute
+        self._set(per_minute, self.level(now) * per_minute / self.per_minute)
 
     def seconds_until(self, amount: float, now: float) -> float:
         """How long until that much is there: all of it, where it is more than there can be."""
@@ -53,33 +62,34 @@ class Bucket:
 
     def has(self, amount: float, now: float) -> bool:
         """That much is left; all of it, where it is more than there can be, or such a request never could."""
-        return self.level(now) >= min(amount, self.per_minute) - 1e-9
+        level = self.level(now) + _ROUNDING
+        return level >= amount or level >= self.per_minute
+
+    def headers(self, now: float) -> bytes:
+        """Lines with the limit, what is left, and when it is full again."""
+        level = self.level(now)
+        left = int(level + _ROUNDING) if level > 0 else 0
+        return self._form % (left, _duration((self.per_minute - level) * 60 / self.per_minute))
 
 
 class Limits:
     """What one tenant may do here and has done. None is no limit."""
 
-    __slots__ = ("_concurrent", "_requests", "_tokens", "in_flight", "max_concurrent", "requests", "tokens")
+    __slots__ = ("in_flight", "max_concurrent", "requests", "tokens")
 
-    def __init__(
-        self, requests: int | None, tokens: int | None, concurrent: int | None, now: float, num_routers: int
-    ) -> None:
-        self._requests, self._tokens, self._concurrent = requests, tokens, concurrent
-        self.requests = Bucket(requests / num_routers, now) if requests is not None else None
-        self.tokens = Bucket(tokens / num_routers, now) if tokens is not None else None
-        self.max_concurrent = self._at_once(num_routers)
+    def __init__(self, tenant: TenantDefault, num_routers: int, now: float) -> None:
+        self.requests: Bucket | None = None
+        self.tokens: Bucket | None = None
+        self.max_concurrent: int | None = None
         self.in_flight = 0
+        self.change(tenant, num_routers, now)
 
-    def _at_once(self, num_routers: int) -> int | None:
-        return None if self._concurrent is None else math.ceil(self._concurrent / num_routers)
-
-    def divide(self, num_routers: int, now: float) -> None:
-        """As many routers let this tenant's requests in: each its part."""
-        if self.requests is not None and self._requests is not None:
-            self.requests.resize(self._requests / num_routers, now)
-        if self.tokens is not None and self._tokens is not None:
-            self.tokens.resize(self._tokens / num_routers, now)
-        self.max_concurrent = self._at_once(num_routers)
+    def change(self, tenant: TenantDefault, num_routers: int, now: float) -> None:
+        """These limits from now on, each router having its part of them; what was used stays used."""
+        self.requests = _resized(b"requests", self.requests, tenant.requests_per_minute, num_routers, now)
+        self.tokens = _resized(b"tokens", self.tokens, tenant.tokens_per_minute, num_routers, now)
+        concurrent = tenant.concurrent_requests
+        self.max_concurrent = None if concurrent is None else math.ceil(concurrent / num_routers)
 
     def admit(self, num_tokens: int, now: float) -> Refusal | None:
         """Count one request of so many tokens; or what to answer, and nothing is counted."""
@@ -106,32 +116,29 @@ class Limits:
     def headers(self, now: float) -> bytes:
         """Header lines with what is left, named as OpenAI's
         (https://platform.openai.com/docs/guides/rate-limits, read 2026-12-01)."""
-        lines = b""
-        for name, bucket in ((b"requests", self.requests), (b"tokens", self.tokens)):
-            if bucket is not None:
-                left = max(0, int(bucket.level(now) + 1e-9))
-                lines += (
-                    b"x-ratelimit-limit-%s: %d\r\nx-ratelimit-remaining-%s: %d\r\n"
-                    b"x-ratelimit-reset-%s: %s\r\n"
-                    % (name, bucket.per_minute, name, left, name, _duration(bucket, now))
-                )
-        return lines
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing is in flight."""
-        return self.in_flight == 0
+        lines = self.requests.headers(now) if self.requests is not None else b""
+        return lines + self.tokens.headers(now) if self.tokens is not None else lines
 
     def is_full(self, now: float) -> bool:
         """Nothing was used in the last minute: a new one would be the same."""
-        return self.is_idle and all(
+        return self.in_flight == 0 and all(
             bucket is None or bucket.has(bucket.per_minute, now) for bucket in (self.requests, self.tokens)
         )
 
 
-def _duration(bucket: Bucket, now: float) -> bytes:
-    """Until it is full, as OpenAI writes it: `12ms`, `1s`, `6m0s`."""
-    seconds = bucket.seconds_until(bucket.per_minute, now)
+def _resized(
+    name: bytes, bucket: Bucket | None, limit: int | None, num_routers: int, now: float
+) -> Bucket | None:
+    if limit is None:
+        return None
+    if bucket is None:
+        return Bucket(name, limit / num_routers, now)
+    bucket.resize(limit / num_routers, now)
+    return bucket
+
+
+def _duration(seconds: float) -> bytes:
+    """As OpenAI writes it: `12ms`, `1s`, `6m0s`."""
     if seconds < 1:
         return b"%dms" % math.ceil(seconds * 1000)
     whole = math.ceil(seconds)
@@ -152,10 +159,14 @@ def _refusal(kind: str, limit: str, wait_seconds: float, headers: bytes) -> Refu
 def estimate_tokens(body: bytes | bytearray) -> int:
     """Tokens that a request may take: its body's bytes by four, and what it asks for at most."""
     asked = 0
-    for part in (body[:_ENDS_BYTES], body[max(_ENDS_BYTES, len(body) - _ENDS_BYTES) :]):
-        for found in _MAX_TOKENS.finditer(part):
-            asked = max(asked, int(found[1]))
-    return -(-len(body) // BYTES_PER_TOKEN) + asked
+    size = len(body)
+    for begin, end in ((0, min(size, _ENDS_BYTES)), (max(_ENDS_BYTES, size - _ENDS_BYTES), size)):
+        while (begin := body.find(b'"max_', begin, end)) >= 0:
+            found = _MAX_TOKENS.match(body, begin)
+            if found is not None:
+                asked = max(asked, int(found[1]))
+            begin += 5
+    return -(-size // BYTES_PER_TOKEN) + asked
 
 
 def used_tokens(end_of_answer: bytes) -> int | None:

@@ -171,7 +171,7 @@ class KvAware(PrefixAware):
             block_size = self.index.block_size
             if block_size is None:
                 raise TokenizeError("no_events", "no engine said yet how long its blocks are")
-            names = tokens.names_of(answer, block_size, asked.num_bytes, len(block_hashes))
+            names = tokens.names_of(answer, block_size, asked.num_bytes, len(block_hashes), asked.salt)
         except (TokenizeError, KvEventError) as error:
             self.tokenizations[error.cause] += 1
             return

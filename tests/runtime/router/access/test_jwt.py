@@ -11,7 +11,8 @@ from fakes_jwt import AUDIENCE, ISSUER, NOW, Issuer
 
 from hypertier.errors import ConfigError, JwksError
 from hypertier.router.access import jwks
-from hypertier.router.access.jwt import MAX_KNOWN, JwtVerifier, Rejected, Verified
+from hypertier.router.access.jwt import MAX_KNOWN, JwtVerifier
+from hypertier.router.access.verdict import Rejected, Verified
 from hypertier.spec.access import ASYMMETRIC, Jwt
 
 K1 = Issuer()
@@ -23,7 +24,7 @@ def settings(**changes: Any) -> Jwt:
 
 
 def verifier(issuer: Issuer = K1, **changes: Any) -> JwtVerifier:
-    made = JwtVerifier(settings(**changes))
+    made = JwtVerifier(settings(**changes), session_claim="sid")
     made.use(jwks.parse(issuer.jwks(), made._settings.algorithms))
     return made
 
@@ -129,7 +130,7 @@ def test_a_key_without_a_name_serves_where_it_is_the_only_one() -> None:
 
 
 def test_tenant_and_session_are_claims() -> None:
-    found = verifier(tenant_claim="https://example/tenant", session_claim="sid")
+    found = verifier(tenant_claim="https://example/tenant")
     token = K1.token(sub=None, sid="s-1", **{"https://example/tenant": "zeta"})
 
     assert found.verify(token, NOW) == Verified("zeta", NOW + 3660, b"s-1")

@@ -9,12 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.access.limits import Limits, estimate_tokens, used_tokens
+from hypertier.spec.access import TenantDefault
 
 
-def limits(
-    *, requests: int | None = None, tokens: int | None = None, concurrent: int | None = None, routers: int = 1
-) -> Limits:
-    return Limits(requests, tokens, concurrent, 0.0, routers)
+def entry(
+    *, requests: int | None = None, tokens: int | None = None, concurrent: int | None = None
+) -> TenantDefault:
+    return TenantDefault(
+        requests_per_minute=requests, tokens_per_minute=tokens, concurrent_requests=concurrent
+    )
+
+
+def limits(**given: int) -> Limits:
+    return Limits(entry(**given), 1, 0.0)
 
 
 def test_requests_of_a_minute_at_once_and_then_one_by_one() -> None:
@@ -102,8 +109,8 @@ def test_resets_beyond_a_minute_are_told() -> None:
 
 
 def test_routers_share_a_limit() -> None:
-    alone, beside = limits(requests=60, concurrent=3), limits(requests=60, concurrent=3, routers=1)
-    beside.divide(3, 0.0)
+    alone, beside = limits(requests=60, concurrent=3), limits(requests=60, concurrent=3)
+    beside.change(entry(requests=60, concurrent=3), 3, 0.0)
 
     def admitted(found: Limits) -> int:
         count = 0
@@ -121,7 +128,7 @@ def test_what_was_used_stays_used_when_routers_come() -> None:
     for _ in range(30):
         found.admit(1, 0.0)
 
-    found.divide(2, 0.0)
+    found.change(entry(requests=60), 2, 0.0)
 
     assert found.requests is not None
     assert found.requests.level(0.0) == 15

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hypertier.router.access import salt
@@ -54,6 +54,7 @@ def objects(draw: st.DrawFn) -> tuple[bytes, list[tuple[str, Any]]]:
     return body.encode("utf-8", "surrogatepass"), others
 
 
+@settings(max_examples=40)
 @given(objects(), st.sampled_from([bytes, bytearray]))
 @example((b"{}", []), bytes)
 @example((b'{"a":1,"cache_salt":1,"cache_salt":2}', [("a", 1)]), bytearray)
@@ -76,6 +77,7 @@ def _as_pairs(value: Any) -> Any:
     return json.loads(json.dumps(value), object_pairs_hook=list)
 
 
+@settings(max_examples=40)
 @given(objects())
 def test_without_a_salt_of_its_own_the_body_is_untouched_but_for_one_member(
     written: tuple[bytes, list[tuple[str, Any]]],

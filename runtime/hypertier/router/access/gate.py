@@ -1,0 +1,269 @@
+"""The way of a request past keys, limits and the queue, see `router.admission`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hypertier.router.access import salt
+from hypertier.router.access.counts import AccessCounts
+from hypertier.router.access.identity import Identity, Unknown, drop_credentials, identify
+from hypertier.router.access.keys import KeyRing
+from hypertier.router.access.limits import estimate_tokens, used_tokens
+from hypertier.router.access.paths import Paths
+from hypertier.router.access.queue import FairQueue
+from hypertier.router.access.tenants import Tenant, Tenants
+from hypertier.router.admission import Arrival, Grant
+from hypertier.router.openai import Refusal
+from hypertier.router.replicas import ReplicaSet
+from hypertier.router.wire import Request
+from hypertier.spec.access import Access
+
+if TYPE_CHECKING:
+    from hypertier.router.access.jwt import JwtVerifier
+
+_ANYBODY = Identity("")
+_NO_PATH = Refusal(404, "no such path for tenants; access.paths can name further ones", "not_found")
+_NO_OBJECT = Refusal(
+    400,
+    "the body is no JSON object in UTF-8, to which the router could add the tenant's cache_salt",
+    "invalid_body",
+)
+_ENCODED = Refusal(415, "the body is encoded; send it as it is", "unsupported_encoding")
+_FULL = Refusal(429, "too many requests wait for an engine", "queue_full", retry_after_seconds=1)
+_WAITED = Refusal(503, "no engine was free in time", "queue_timeout", retry_after_seconds=1)
+
+
+def _is_multipart(content_type: bytes, request: Request) -> bool:
+    """It is a form, as audio comes: engines read no salt there, and share no cache."""
+    media_type = content_type.partition(b";")[0].strip().lower()
+    return media_type == b"multipart/form-data" and b"content-type" not in request.repeated
+
+
+class _Turn:
+    """A request that was let in: its grant, and since when it waits for an engine."""
+
+    __slots__ = ("arrival", "grant", "since", "tenant")
+
+    def __init__(self, arrival: Arrival, grant: Grant, tenant: Tenant, since: float) -> None:
+        self.arrival = arrival
+        self.grant = grant
+        self.tenant = tenant
+        self.since = since
+
+
+class _Lease:
+    """What a request holds until it ended; `num_tokens` is an estimate until its answer tells."""
+
+    __slots__ = ("_gate", "_queues", "_tenant", "num_tokens")
+
+    def __init__(self, gate: AccessGate, tenant: Tenant, num_tokens: int, queues: bool) -> None:
+        self._gate = gate
+        self._tenant = tenant
+        self._queues = queues
+        self.num_tokens = num_tokens
+
+    def released(self) -> None:
+        self._tenant.limits.in_flight -= 1
+        self._gate.counts.tokens[self._tenant.label] += self.num_tokens
+        if self._queues:
+            self._gate.engine_is_free()
+
+    def answered(self, end_of_answer: bytes) -> None:
+        used = used_tokens(end_of_answer)
+        bucket = self._tenant.limits.tokens
+        if used is not None and bucket is not None:
+            bucket.take(used - self.num_tokens)
+            self.num_tokens = used
+
+
+class AccessGate:
+    """Decides about each request by `access`, which may change while it runs; JWTs by `verifier`.
+
+    Where `authenticates` is false everybody is one tenant, without a salt. `clock` counts seconds, `now` is
+    the time since 1970.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        authenticates: bool,
+        replicas: ReplicaSet,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        verifier: JwtVerifier | None = None,
+    ) -> None:
+        self.counts = AccessCounts()
+        self.ring = KeyRing()
+        self.num_routers = 1
+        self.wants_jwks: Callable[[], None] | None = None
+        self._access = access
+        self._authenticates = authenticates
+        self._replicas = replicas
+        self._clock = clock
+        self._now = now
+        self._salt_key: bytes | None = None
+        self.tenants = Tenants(access, None)
+        self.verifier = verifier
+        self._paths = Paths(access.paths)
+        self.queue: FairQueue[_Turn] | None = FairQueue(access.queue.size) if access.queue else None
+        self._running = 0
+        self._is_dispatching = False
+
+    def use(self, access: Access, ring: KeyRing, salt_key: bytes | None) -> None:
+        """These from now on. What needs a restart stays: `jwt`, whether there is a `queue`, and its size."""
+        self._access, self.ring, self._salt_key = access, ring, salt_key
+        self._paths = Paths(access.paths)
+        self._change()
+
+    def tick(self, num_routers: int) -> None:
+        """Once a second: as many routers share the limits, and who waited too long waits no more."""
+        if num_routers != self.num_routers:
+            self.num_routers = num_routers
+            self._change()
+        if self.queue is not None:
+            for turn in self.queue.expired(self._clock()):
+                self._left(turn, "queue_timeout")
+                turn.arrival.refuse(_WAITED)
+            self.dispatch()
+
+    def admit(self, arrival: Arrival) -> None:
+        """Let it in, now or when it is its turn, or refuse it; see `admission.Admission`."""
+        request = arrival.request
+        who = self._who(request)
+        if isinstance(who, Unknown):
+            self.counts.refusals[who.cause] += 1
+            if who.cause == "unknown_key" and self.wants_jwks is not None:
+                self.wants_jwks()
+            arrival.refuse(who.refusal)
+            return
+        clock = self._clock()
+        tenant = self.tenants.get(who.tenant, clock)
+        if self._authenticates and not self._paths.has(request.path):
+            self._refuse(arrival, tenant, "path", _NO_PATH)
+            return
+        limits = tenant.limits
+        body = request.body
+        queues = self.queue is not None and bool(body)
+        num_tokens = estimate_tokens(body) if body and (queues or limits.tokens is not None) else 0
+        refusal = limits.admit(num_tokens, clock)
+        if refusal is not None:
+            self._refuse(arrival, tenant, str(refusal.kind), refusal)
+            return
+        problem = self._prepare(request, tenant)
+        if problem is not None:
+            limits.in_flight -= 1
+            self._refuse(arrival, tenant, "body", problem)
+            return
+        self.counts.admitted[tenant.label] += 1
+        lease = _Lease(self, tenant, num_tokens, queues)
+        grant = Grant(
+            tenant.label,
+            tenant.seed,
+            who.session,
+            limits.headers(clock),
+            lease.released,
+            lease.answered if limits.tokens is not None else None,
+        )
+        if not queues:
+            arrival.proceed(grant)
+        elif self.queue or self._running >= self.capacity:
+            self._wait(_Turn(arrival, grant, tenant, clock), num_tokens)
+        else:
+            self._running += 1
+            arrival.proceed(grant)
+
+    @property
+    def capacity(self) -> float:
+        """How many requests this router may have on engines; without a healthy one, none needs to wait."""
+        policy, num_healthy = self._access.queue, len(self._replicas.healthy)
+        if policy is None or not num_healthy:
+            return math.inf
+        return math.ceil(policy.max_in_flight_per_replica * num_healthy / self.num_routers)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self.queue) if self.queue is not None else 0
+
+    def dispatch(self) -> None:
+        """Send who waits, as far as engines are free."""
+        queue = self.queue
+        if queue is None or self._is_dispatching:
+            return
+        self._is_dispatching = True  # a request that fails at once is released within `proceed`
+        while queue and self._running < self.capacity:
+            turn = queue.pop()
+            if turn is None:
+                break
+            turn.tenant.num_queued -= 1
+            self._running += 1
+            self.counts.waited(self._clock() - turn.since)
+            turn.arrival.proceed(turn.grant)
+        self._is_dispatching = False
+
+    def engine_is_free(self) -> None:
+        """A request that was sent ended."""
+        self._running -= 1
+        self.dispatch()
+
+    def _change(self) -> None:
+        self.tenants.change(self._access, self._salt_key, self.num_routers, self._clock())
+
+    def _who(self, request: Request) -> Identity | Unknown:
+        if not self._authenticates:
+            return _ANYBODY
+        return identify(request, self.ring, self.verifier, self._now())
+
+    def _prepare(self, request: Request, tenant: Tenant) -> Refusal | None:
+        """Take out who asks, and write the tenant's salt; or why not."""
+        if self._authenticates:
+            drop_credentials(request)
+        if tenant.written is None or not request.body:
+            return None
+        fields = request.fields
+        if b"content-encoding" in fields:
+            return _ENCODED
+        content_type = fields.get(b"content-type", b"")
+        if content_type[:1] in (b"m", b"M", b" ") and _is_multipart(content_type, request):
+            return None
+        spliced = salt.splice(request.body, tenant.written)
+        if spliced is None:
+            return _NO_OBJECT
+        request.body = spliced
+        return None
+
+    def _refuse(self, arrival: Arrival, tenant: Tenant, cause: str, refusal: Refusal) -> None:
+        self.counts.refused[tenant.label, cause] += 1
+        arrival.refuse(refusal)
+
+    def _wait(self, turn: _Turn, cost: float) -> None:
+        queue, policy, tenant = self.queue, self._access.queue, turn.tenant
+        assert queue is not None
+        seconds = policy.timeout_seconds if policy is not None else 0
+        tenant.num_queued += 1
+        turn.arrival.on_gone = partial(self._gone, turn)
+        displaced = queue.push(
+            turn,
+            tenant=tenant.name,
+            weight=tenant.entry.weight,
+            priority=tenant.entry.priority,
+            cost=max(1.0, cost),
+            deadline=turn.since + seconds,
+        )
+        if displaced is not None:
+            self._left(displaced, "queue_full")
+            displaced.arrival.refuse(_FULL)
+
+    def _gone(self, turn: _Turn) -> None:
+        """Its client went away, or the connection waited for as long as an engine may be silent."""
+        if self.queue is not None and self.queue.remove(turn):
+            self._left(turn, "client_closed")
+
+    def _left(self, turn: _Turn, cause: str) -> None:
+        turn.tenant.num_queued -= 1
+        turn.tenant.limits.in_flight -= 1
+        self.counts.refused[turn.tenant.label, cause] += 1
