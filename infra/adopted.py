@@ -11,6 +11,7 @@ from constructs import Construct
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier_cdk import AdoptedCluster, Network
+from infra.controllers import add_controllers
 from infra.operator import add_operator
 
 
@@ -19,6 +20,7 @@ class AdoptedStack(cdk.Stack):
 
     Attributes:
         operator: AWS's inference operator, or None where hypertier serves itself.
+        controllers: what endpoints need in the cluster beside it.
     """
 
     def __init__(
@@ -58,3 +60,4 @@ class AdoptedStack(cdk.Stack):
             oidc_provider_arn=told.oidc_provider_arn,
         )
         self.operator = add_operator(self, deployment, self.cluster)
+        self.controllers = add_controllers(self, deployment, self.cluster)

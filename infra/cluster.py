@@ -9,6 +9,7 @@ from constructs import Construct
 
 from hypertier.spec.deployment import Deployment
 from hypertier_cdk import HyperPodCluster, Network, TieredStorage
+from infra.controllers import add_controllers
 from infra.operator import add_operator
 
 
@@ -17,6 +18,7 @@ class ClusterStack(cdk.Stack):
 
     Attributes:
         operator: AWS's inference operator, or None where hypertier serves itself.
+        controllers: what endpoints need in the cluster beside it.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class ClusterStack(cdk.Stack):
             name=deployment.name,
         )
         self.operator = add_operator(self, deployment, self.cluster)
+        self.controllers = add_controllers(self, deployment, self.cluster)
 
 
 def _uses_tiered_storage(deployment: Deployment) -> bool:

@@ -21,6 +21,8 @@ def add_operator(scope: Construct, deployment: Deployment, cluster: ClusterBase)
         version=deployment.operator.version,
         read_buckets=list(dict.fromkeys(source.bucket_name for source in sources if source is not None)),
         custom_domains=any(endpoint.spec.tls_config for endpoint in deployment.endpoints),
+        keda=deployment.controllers.keda != "existing",
+        load_balancer_controller=deployment.controllers.load_balancer != "existing",
         gateway=any(
             endpoint.spec.inference_gateway is not None and endpoint.spec.inference_gateway.enabled
             for endpoint in deployment.endpoints

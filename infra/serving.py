@@ -18,6 +18,7 @@ from hypertier_cdk import (
 )
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.cluster_base import ClusterBase
+from infra.controllers import Controllers
 
 
 class ServingStack(cdk.Stack):
@@ -37,6 +38,7 @@ class ServingStack(cdk.Stack):
         network: Network,
         cluster: ClusterBase,
         operator: InferenceOperator | None,
+        controllers: Controllers,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: endpoints", **options)
@@ -75,6 +77,8 @@ class ServingStack(cdk.Stack):
                 endpoint=endpoint,
                 cache_store=self.store if with_store else None,
                 operator_ready=operator.ready if operator else None,
+                keda_ready=controllers.keda_ready,
+                load_balancer_controller_ready=controllers.load_balancer_controller_ready,
             )
             for endpoint, with_store in zip(deployment.endpoints, uses_store, strict=True)
         ]

@@ -74,6 +74,7 @@ def _add(app: cdk.App, deployment: Deployment) -> None:
         network=base.network,
         cluster=base.cluster,
         operator=base.operator,
+        controllers=base.controllers,
         env=env,
     )
     operations = OperationsStack(

@@ -21,6 +21,8 @@ _MODULES = {
     "InferenceEndpoint": "hypertier_cdk.endpoint",
     "InferenceOperator": "hypertier_cdk.operator_addon",
     "InstanceGroup": "hypertier_cdk.instance_group",
+    "Keda": "hypertier_cdk.controllers",
+    "LoadBalancerController": "hypertier_cdk.controllers",
     "Network": "hypertier_cdk.network",
     "Observability": "hypertier_cdk.observability",
     "TieredStorage": "hypertier_cdk.tiered_storage",

@@ -13,7 +13,7 @@ from constructs import Construct, IDependable
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import CERT_MANAGER, METRICS_SERVER, new_addon
 from hypertier_cdk.cluster_base import ClusterBase
-from hypertier_cdk.load_balancer_policy import load_balancer_statements, wildcards_of_load_balancers
+from hypertier_cdk.controllers import let_make_load_balancers, let_read_metrics
 from hypertier_cdk.nag import accept, accept_managed_policies, accept_wildcards
 from hypertier_cdk.roles import service_account_role
 
@@ -66,7 +66,8 @@ class InferenceOperator(Construct):
     It comes after the first nodes, since its pods need one, and after everything that it looks for when it
     starts. When a stack is deleted it goes last: an endpoint that outlives its operator can never be deleted.
     `read_buckets` names the buckets that hold model weights. `gateway` turns on AWS's inference gateway, for
-    endpoints with `spec.inferenceGateway`.
+    endpoints with `spec.inferenceGateway`. The add-on brings KEDA and a load balancer controller of its own;
+    `keda=False` and `load_balancer_controller=False` leave out what is in the cluster already.
 
     Attributes:
         ready: what an endpoint depends on.
@@ -85,6 +86,8 @@ class InferenceOperator(Construct):
         gated_models: bool = False,
         custom_domains: bool = False,
         gateway: bool = False,
+        keda: bool = True,
+        load_balancer_controller: bool = True,
     ) -> None:
         super().__init__(scope, construct_id)
         stack = cdk.Stack.of(self)
@@ -100,25 +103,25 @@ class InferenceOperator(Construct):
         ]
         self.tls_bucket = self._new_bucket()
         self.role = self._new_role(cluster, custom_domains)
-        self.load_balancer_role = self._new_load_balancer_role(cluster)
-        self.autoscaler_role = self._new_autoscaler_role(cluster)
+        self.load_balancer_role = self._new_load_balancer_role(cluster) if load_balancer_controller else None
+        self.autoscaler_role = self._new_autoscaler_role(cluster) if keda else None
         self.gated_model_role = self._new_gated_model_role(cluster) if gated_models else None
-        roles = [self.role, self.load_balancer_role, self.autoscaler_role]
+        roles = [self.role]
         configuration: dict[str, Any] = {
             "executionRoleArn": self.role.role_arn,
             "tlsCertificateS3Bucket": self.tls_bucket.bucket_name,
             "hyperpodClusterArn": cluster.cluster_arn,
-            "alb": {
-                "enabled": True,
-                "serviceAccount": {"create": True, "roleArn": self.load_balancer_role.role_arn},
-            },
-            "keda": {
-                "enabled": True,
-                "auth": {
-                    "aws": {"irsa": {"enabled": True, "roleArn": self.autoscaler_role.role_arn}},
-                },
-            },
+            "alb": {"enabled": load_balancer_controller},
+            "keda": {"enabled": keda},
         }
+        if self.load_balancer_role is not None:
+            balancers = {"create": True, "roleArn": self.load_balancer_role.role_arn}
+            configuration["alb"]["serviceAccount"] = balancers
+            roles.append(self.load_balancer_role)
+        if self.autoscaler_role is not None:
+            irsa = {"enabled": True, "roleArn": self.autoscaler_role.role_arn}
+            configuration["keda"]["auth"] = {"aws": {"irsa": irsa}}
+            roles.append(self.autoscaler_role)
         if self.gated_model_role is not None:
             configuration["jumpstartGatedModelDownloadRoleArn"] = self.gated_model_role.role_arn
             roles.append(self.gated_model_role)
@@ -194,7 +197,6 @@ class InferenceOperator(Construct):
         return role
 
     def _new_load_balancer_role(self, cluster: ClusterBase) -> iam.Role:
-        stack = cdk.Stack.of(self)
         role = service_account_role(
             self,
             "LoadBalancerRole",
@@ -203,18 +205,10 @@ class InferenceOperator(Construct):
             service_account="aws-load-balancer-controller",
             description="load balancers of the HyperPod Inference Operator",
         )
-        vpc_arn = stack.format_arn(service="ec2", resource="vpc", resource_name=cluster.network.vpc.vpc_id)
-        for statement in load_balancer_statements(stack.partition, stack.region, stack.account, vpc_arn):
-            role.add_to_policy(iam.PolicyStatement.from_json(statement))
-        accept_wildcards(
-            role,
-            "made at run time, and tags narrow it; Describe calls know no resource",
-            *wildcards_of_load_balancers(stack.partition, stack.region, stack.account),
-        )
+        let_make_load_balancers(role, cluster)
         return role
 
     def _new_autoscaler_role(self, cluster: ClusterBase) -> iam.Role:
-        stack = cdk.Stack.of(self)
         role = service_account_role(
             self,
             "AutoscalerRole",
@@ -223,27 +217,7 @@ class InferenceOperator(Construct):
             service_account="keda-operator",
             description="KEDA of the HyperPod Inference Operator",
         )
-        workspaces = stack.format_arn(service="aps", resource="workspace", resource_name="*")
-        accept_wildcards(role, "CloudWatch's read calls know no resource", "*")
-        accept_wildcards(role, "the manifest names the workspace, at run time", workspaces)
-        role.add_to_policy(
-            iam.PolicyStatement(
-                sid="CloudWatch",  # its read calls know no resource
-                actions=[
-                    "cloudwatch:GetMetricData",
-                    "cloudwatch:GetMetricStatistics",
-                    "cloudwatch:ListMetrics",
-                ],
-                resources=["*"],
-            )
-        )
-        role.add_to_policy(
-            iam.PolicyStatement(
-                sid="Prometheus",
-                actions=["aps:GetLabels", "aps:GetMetricMetadata", "aps:GetSeries", "aps:QueryMetrics"],
-                resources=[workspaces],
-            )
-        )
+        let_read_metrics(role)
         return role
 
     def _new_gateway_role(self, cluster: ClusterBase) -> iam.Role:

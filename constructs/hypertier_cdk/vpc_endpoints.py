@@ -29,6 +29,8 @@ SERVICES_BY_NEED: dict[str, tuple[str, ...]] = {
     "manifests": ("eks", "lambda", "sts"),
     "secrets": ("kms", "secretsmanager"),
     "operator": ("acm", "elasticloadbalancing", "sagemaker.api", "sagemaker.runtime", "sts"),
+    "keda": ("aps-workspaces", "monitoring", "sts"),
+    "load balancers": ("ec2", "elasticloadbalancing", "sts"),
     "observability": ("aps-workspaces", "logs", "sts"),
     "scaling": ("eks", "monitoring", "sqs", "sts"),
 }

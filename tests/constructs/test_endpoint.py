@@ -240,7 +240,13 @@ def test_two_endpoints_of_one_namespace_share_it(reference_deployment: Deploymen
 
     found = template_of(stack)
 
-    assert len([objects for objects in manifests(found).values() if objects[0]["kind"] == "Namespace"]) == 1
+    namespaces = [
+        entry["metadata"]["name"]
+        for objects in manifests(found).values()
+        for entry in objects
+        if entry["kind"] == "Namespace"
+    ]
+    assert namespaces.count(first.namespace) == 1
 
 
 def test_with_the_operator_the_manifest_is_applied_as_it_was_written(

@@ -22,6 +22,8 @@ from hypertier_cdk import (
     InferenceEndpoint,
     InferenceOperator,
     InstanceGroup,
+    Keda,
+    LoadBalancerController,
     Network,
     Observability,
 )
@@ -96,6 +98,9 @@ def everything(stack: cdk.Stack, closed: bool) -> None:
         gateway=True,
     )
     Observability(stack, "Observability", cluster=cluster)
+    registry = IMAGE.partition("/")[0]
+    Keda(stack, "Keda", cluster=cluster, registry=registry)
+    LoadBalancerController(stack, "Balancers", cluster=cluster, registry=registry)
     deployment = load_deployment(ROOT / "examples" / "reference" / "deployment.yaml")
     endpoint = InferenceEndpoint(
         stack,

@@ -14,6 +14,7 @@ from hypertier_cdk.review.bill import Bill, BillLine, bill_of
 from hypertier_cdk.review.encryption import Encryption, encryption_of
 from hypertier_cdk.review.exposure import exposed, outbound
 from hypertier_cdk.review.immutables import Immutable, immutables_of
+from hypertier_cdk.review.installed import Installed, installed_in
 from hypertier_cdk.review.picture import picture_of
 from hypertier_cdk.review.quotas import Quota, quotas_of
 from hypertier_cdk.review.templates import Assembly, read_assembly
@@ -34,6 +35,7 @@ class Review:
     encryption: tuple[Encryption, ...]
     exposed: tuple[str, ...]
     outbound: tuple[str, ...]
+    installed: tuple[Installed, ...]
     immutables: tuple[Immutable, ...]
     quotas: tuple[Quota, ...]
     picture: str
@@ -53,6 +55,7 @@ def review_of(
         encryption=encryption_of(assembly),
         exposed=exposed(assembly),
         outbound=outbound(assembly),
+        installed=installed_in(assembly),
         immutables=immutables_of(assembly),
         quotas=quotas_of(assembly),
         picture=picture_of(assembly),
@@ -94,6 +97,7 @@ def to_json(review: Review) -> dict[str, Any]:
         "encryption": [asdict(entry) for entry in review.encryption],
         "public": list(review.exposed),
         "outbound": list(review.outbound),
+        "installed": [asdict(entry) for entry in review.installed],
         "immutables": [asdict(entry) for entry in review.immutables],
         "quotas": [asdict(quota) for quota in review.quotas],
     }
@@ -174,6 +178,13 @@ def to_markdown(review: Review) -> str:
             "",
             *(_items(review.outbound) or ["Nothing reaches the internet."]),
             "",
+            "## Installed into the cluster",
+            "",
+            *_table(
+                ("Stack", "What", "Version", "From"),
+                [(entry.stack, entry.name, entry.version, entry.source) for entry in review.installed],
+            ),
+            "",
             "## Cannot change once deployed",
             "",
             *_table(
@@ -197,6 +208,7 @@ def to_markdown(review: Review) -> str:
 
 def to_text(review: Review, directory: Path | str) -> str:
     """The short form: what decides, and where the page is."""
+    charts = [entry for entry in review.installed if entry.source != "EKS"]
     open_ones = [entry.what for entry in review.encryption if entry.is_open]
     rows = [
         ("bill", _total(review.bill)),
@@ -210,6 +222,7 @@ def to_text(review: Review, directory: Path | str) -> str:
         ),
         ("public", "; ".join(review.exposed) or "nothing can be reached from the internet"),
         ("outbound", f"{len(review.outbound)} ways out to the internet"),
+        ("installed", ", ".join(f"{entry.name} {entry.version}" for entry in charts) or "no Helm chart"),
         ("fixed", f"{len(review.immutables)} things can't change once deployed"),
         ("quotas", "; ".join(f"{quota.name}: {quota.needed}" for quota in review.quotas) or "none"),
         ("page", str(Path(directory) / MARKDOWN)),

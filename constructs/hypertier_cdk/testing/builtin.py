@@ -112,6 +112,30 @@ class Manifests:
             objects.pop(_identity(manifest), None)
 
 
+class Charts:
+    """Helm charts: what the CDK's kubectl handler would install is kept in `releases`, by cluster."""
+
+    def __init__(self) -> None:
+        self.releases: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+
+    def create(self, resource: Resource) -> Made:
+        properties = resource.properties
+        release = {
+            "chart": properties.get("Chart", properties.get("Repository", "")),
+            "version": properties.get("Version", ""),
+            "repository": properties.get("Repository", ""),
+            "values": json.loads(properties.get("Values", "{}")),
+        }
+        self.releases.setdefault(properties["ClusterName"], {})[_release(resource)] = release
+        return Made(resource.name)
+
+    def update(self, resource: Resource, made: Made) -> Made:
+        return self.create(resource)
+
+    def delete(self, resource: Resource, made: Made) -> None:
+        self.releases[resource.properties["ClusterName"]].pop(_release(resource), None)
+
+
 class JsonTexts:
     """The CDK's `CfnJson`: a text that becomes an object."""
 
@@ -216,6 +240,10 @@ class CustomResources:
             if answer["IsComplete"]:
                 return dict(answer.get("Data", {}))
         raise DeploymentError(f"not complete after {self._max_looks} looks")
+
+
+def _release(resource: Resource) -> tuple[str, str]:
+    return resource.properties.get("Namespace", "default"), resource.properties["Release"]
 
 
 def _identity(manifest: Mapping[str, Any]) -> tuple[str, str, str]:

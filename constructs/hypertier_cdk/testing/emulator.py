@@ -16,12 +16,21 @@ from typing import Any
 
 from hypertier.errors import DeploymentError
 from hypertier_cdk.create_only import replacements
-from hypertier_cdk.testing.builtin import CustomResources, Functions, JsonTexts, Manifests, Secrets, Uploads
+from hypertier_cdk.testing.builtin import (
+    Charts,
+    CustomResources,
+    Functions,
+    JsonTexts,
+    Manifests,
+    Secrets,
+    Uploads,
+)
 from hypertier_cdk.testing.intrinsics import Resolver, creation_order
 from hypertier_cdk.testing.providers import Made, Provider, Resource
 from hypertier_cdk.testing.shapes import SHAPES, ShapeProvider
 
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
+CHART = "Custom::AWSCDK-EKS-HelmChart"
 JSON = "Custom::AWSCDKCfnJson"
 UPLOAD = "Custom::CDKBucketDeployment"
 NOT_RESOURCES = ("AWS::CDK::Metadata",)
@@ -61,6 +70,7 @@ class Emulator:
     Attributes:
         events: every step so far, in order.
         manifests: the Kubernetes objects applied to each cluster, by (kind, namespace, name).
+        releases: the Helm charts installed in each cluster, by (namespace, release).
         objects: what was put into each bucket, by key.
         retained: what a deletion left behind, as templates ask for: (stack, logical id).
     """
@@ -78,6 +88,8 @@ class Emulator:
         self.events: list[Event] = []
         manifests = Manifests()
         self.manifests = manifests.applied
+        charts = Charts()
+        self.releases = charts.releases
         uploads = Uploads(self._asset_folder)
         self.objects = uploads.objects
         self.retained: list[tuple[str, str]] = []
@@ -98,6 +110,7 @@ class Emulator:
             MANIFEST: manifests,
             JSON: JsonTexts(),
             UPLOAD: uploads,
+            CHART: charts,
             **(providers or {}),
         }
 

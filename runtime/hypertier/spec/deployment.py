@@ -23,6 +23,10 @@ from hypertier.spec.tree import View, dotted, objects
 
 API_VERSION = "hypertier.dev/v1"
 KIND = "Deployment"
+CONTROLLER_MODES = ("install", "existing")
+# What a kubectl function can log in to, and a closed network reach.
+REGISTRY = re.compile(r"[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(/[a-z0-9._/-]*[a-z0-9])?")
+REGISTRY_FORM = "an Amazon ECR registry, ACCOUNT.dkr.ecr.REGION.amazonaws.com, with a path or without"
 SERVING_MODES = ("selfhosted", "operator")
 # Stacks, Helm releases and Kubernetes objects are named after a deployment; each has rules of its own.
 NAME = re.compile(r"[a-z](-?[a-z0-9]){0,50}")
@@ -241,6 +245,26 @@ class Images:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Controllers:
+    """KEDA for an `autoScalingSpec`, the AWS Load Balancer Controller for a `tlsConfig`.
+
+    Each is installed where an endpoint needs it, unless it is `existing`; on a cluster that exists already it
+    must be said which. `registry` holds copies of their charts and images, for a closed network.
+    """
+
+    keda: str | None = None
+    load_balancer: str | None = None
+    registry: str | None = None
+
+    def __post_init__(self) -> None:
+        for key, mode in (("keda", self.keda), ("loadBalancer", self.load_balancer)):
+            if mode is not None and mode not in CONTROLLER_MODES:
+                raise ConfigError(f"controllers.{key}", mode, " or ".join(CONTROLLER_MODES))
+        if self.registry is not None and not REGISTRY.fullmatch(self.registry):
+            raise ConfigError("controllers.registry", self.registry, REGISTRY_FORM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """How many engine replicas, and what a month may cost in US dollars."""
 
@@ -281,6 +305,7 @@ class Deployment:
     instance_groups: tuple[InstanceGroup, ...] = field(default_factory=_default_groups)
     cache: CacheTiers = field(default_factory=CacheTiers)
     images: Images = field(default_factory=Images)
+    controllers: Controllers = field(default_factory=Controllers)
     scaling: Scaling = field(default_factory=Scaling)
 
     def __post_init__(self) -> None:
@@ -365,6 +390,7 @@ class DeploymentFile:
     instance_groups: tuple[InstanceGroup, ...] | None = None
     cache: CacheTiers | None = None
     images: Images | None = None
+    controllers: Controllers | None = None
     scaling: Scaling | None = None
 
 

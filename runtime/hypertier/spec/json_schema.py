@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from hypertier.spec.deployment import SERVING_MODES, DeploymentFile
+from hypertier.spec.deployment import CONTROLLER_MODES, SERVING_MODES, DeploymentFile
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier.spec.jumpstart import JumpStartModel
 from hypertier.spec.structure import required_names, typed_fields
@@ -66,13 +66,22 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "images": "Container images that exist already, instead of building them.",
     "images.engine": "Image of the engine.",
     "images.router": "Image of the router.",
+    "controllers": "What endpoints need in the cluster beside the operator: installed, or there already.",
+    "controllers.keda": "install or existing: KEDA, for an autoScalingSpec.",
+    "controllers.loadBalancer": "install or existing: the AWS Load Balancer Controller, for a tlsConfig.",
+    "controllers.registry": "ECR registry with copies of their charts and images, for a closed network.",
     "scaling": "How many engine replicas.",
     "scaling.min": "Least replicas.",
     "scaling.max": "Most replicas.",
     "scaling.monthlyBudgetUsd": "What a month may cost, in US dollars.",
     "endpoints": "Endpoint manifests, as paths relative to this file.",
 }
-_DEPLOYMENT_CHOICES = {"serving": SERVING_MODES, "cache.l2.backend": L2_BACKENDS}
+_DEPLOYMENT_CHOICES = {
+    "serving": SERVING_MODES,
+    "cache.l2.backend": L2_BACKENDS,
+    "controllers.keda": CONTROLLER_MODES,
+    "controllers.loadBalancer": CONTROLLER_MODES,
+}
 
 
 def json_schema(kind: str) -> dict[str, Any]:

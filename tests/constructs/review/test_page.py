@@ -56,6 +56,7 @@ def test_the_page_has_every_section(review: Review) -> None:
         "## Access broader than one resource",
         "## Encryption",
         "## Public",
+        "## Installed into the cluster",
         "## Cannot change once deployed",
         "## Quotas to ask for",
     ]

@@ -14,6 +14,7 @@ from hypertier.spec.deployment import (
     NAME,
     SERVING_MODES,
     Cluster,
+    Controllers,
     Images,
     InstanceGroup,
     Operator,
@@ -79,6 +80,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         (path("cluster"), Cluster),
         (path("operator"), Operator),
         (path("images"), Images),
+        (path("controllers"), Controllers),
     ]
     parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
     for where, cls in parts:
