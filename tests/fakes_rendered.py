@@ -35,7 +35,7 @@ ROUTER_ARGS = [
     "--strategy",
     "prefixaware",
     "--discover",
-    "dns://llama-70b-engine.inference.svc.cluster.local:8000",
+    "k8s://inference/llama-70b-engine:8000",
 ]
 
 

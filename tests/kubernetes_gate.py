@@ -432,6 +432,27 @@ def ingresses_lead_to_a_service_that_is_there(objects: Sequence[Object]) -> Iter
                 yield f"{called(ingress)}: {value}"
 
 
+def may_only_read(objects: Sequence[Object], workload: Object) -> bool:
+    """Its service account is bound to Roles, and none of these lets it change or read a secret."""
+    account = pod_of(workload).get("serviceAccountName")
+    bound = {
+        binding["roleRef"]["name"]
+        for binding in of_kind(objects, "RoleBinding")
+        for subject in binding["subjects"]
+        if (subject["name"], subject["namespace"]) == (account, namespace_of(workload))
+    }
+    rules = [
+        rule
+        for role in of_kind(objects, "Role")
+        if role["metadata"]["name"] in bound
+        for rule in role["rules"]
+    ]
+    return bool(rules) and all(
+        set(rule["verbs"]) <= {"get", "list", "watch"} and not {"secrets", "*"} & set(rule["resources"])
+        for rule in rules
+    )
+
+
 def pods_keep_the_restricted_standard(objects: Sequence[Object]) -> Iterator[str]:
     """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted (read 2026-12-01)."""
     allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"}
@@ -445,7 +466,7 @@ def pods_keep_the_restricted_standard(objects: Sequence[Object]) -> Iterator[str
             yield f"{called(workload)}: no seccomp profile"
         if any(pod.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")):
             yield f"{called(workload)}: shares the host's namespaces"
-        if pod.get("automountServiceAccountToken") is not False:
+        if pod.get("automountServiceAccountToken") is not False and not may_only_read(objects, workload):
             yield f"{called(workload)}: mounts a token for the API server"
         for volume in pod.get("volumes", ()):
             if not set(volume) - {"name"} <= allowed:

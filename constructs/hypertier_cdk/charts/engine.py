@@ -45,9 +45,7 @@ HEALTH_PATH = "/health"
 LIMITS = "spec.worker.resources.limits"
 DISK = "ephemeral-storage"
 PROBE_SECONDS = 10
-# CoreDNS on EKS caches answers for 30 s (https://docs.aws.amazon.com/eks/latest/userguide/coredns.html, the
-# add-on's default Corefile): until then routers may still send requests to an engine that leaves.
-LAMEDUCK_SECONDS = 35
+LAMEDUCK_SECONDS = 10  # until every router's watch has told it that the engine leaves
 EXIT_SECONDS = 25  # from the last answer to the end of the process, L1 unmapped
 TMP_SIZE = "32Gi"  # compiled graphs and kernels
 

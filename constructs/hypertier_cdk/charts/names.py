@@ -52,14 +52,13 @@ class Names:
             "app.kubernetes.io/managed-by": "hypertier",
         }
 
-    def discover(self, port: int) -> str:
-        """What router and exporter resolve to find the engines."""
-        return f"dns://{self.of('engine')}.{self.namespace}.svc.cluster.local:{port}"
+    def slices(self, component: str, port: int) -> str:
+        """The EndpointSlices that the router follows: of the engines, or of its peers."""
+        return f"k8s://{self.namespace}/{self.of(component)}:{port}"
 
-    @property
-    def peers(self) -> str:
-        """What a router resolves to find the other routers."""
-        return f"dns://{self.of('peers')}.{self.namespace}.svc.cluster.local:{ROUTER_PEER_PORT}"
+    def discover(self, port: int) -> str:
+        """What the exporter resolves to find the engines."""
+        return f"dns://{self.of('engine')}.{self.namespace}.svc.cluster.local:{port}"
 
     def role(self, component: str) -> str:
         """The service account of a component, which AWS's roles are bound to."""

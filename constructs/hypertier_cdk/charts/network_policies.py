@@ -27,6 +27,9 @@ NODE_LOCAL_DNS = "169.254.20.10/32"
 DEFAULT_L2_PORT = 6379
 ANYWHERE = "0.0.0.0/0"
 METADATA_SERVICE = "169.254.169.254/32"
+EKS_SERVICE_CIDRS = ("10.100.0.0/16", "172.20.0.0/16")
+"""Where EKS puts Services unless told otherwise (read 2026-12-01):
+https://docs.aws.amazon.com/eks/latest/APIReference/API_KubernetesNetworkConfigRequest.html"""
 # https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html (read 2026-12-01)
 POD_IDENTITY_AGENT = "169.254.170.23/32"
 
@@ -59,6 +62,7 @@ def network_policies(
             ],
             [
                 _dns(),
+                _api_server(inputs),
                 to_engines,
                 *_kv_events(endpoint, "to", _pods(names, "engine")),
                 *_peers(endpoint, "to", names),
@@ -133,6 +137,19 @@ def _aws_apis(deployment: Deployment, inputs: ChartInputs) -> Object:
     """
     closed = deployment.cluster.closed_network
     return _rule("to", _networks(inputs if closed else ChartInputs()), 443)
+
+
+def _api_server(inputs: ChartInputs) -> Object:
+    """Kubernetes' API: by its Service's address as the pod sends it, and where it is, as it arrives.
+
+    Policies may look at either; EKS serves on 443, other clusters mostly on 6443.
+    """
+    services = [{"ipBlock": {"cidr": cidr}} for cidr in EKS_SERVICE_CIDRS] if inputs.vpc_cidrs else []
+    ports = (443,) if inputs.vpc_cidrs else (443, 6443)
+    return {
+        "to": [*_networks(inputs), *services],
+        "ports": [{"protocol": "TCP", "port": port} for port in ports],
+    }
 
 
 def _pod_identity() -> Object:

@@ -25,6 +25,8 @@ OLDEST_KUBERNETES = (1, 30)
 ORDER = (
     "Namespace",
     "ServiceAccount",
+    "Role",
+    "RoleBinding",
     "NetworkPolicy",
     "PersistentVolume",
     "PersistentVolumeClaim",

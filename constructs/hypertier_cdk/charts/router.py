@@ -43,9 +43,10 @@ EXIT_SECONDS = 10
 def router_objects(
     deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
 ) -> list[Object]:
-    """Service account, service, disruption budget and Deployment of the routers."""
+    """Service account and its role, service, disruption budget and Deployment of the routers."""
     return [
         service_account(names, "router", None),
+        *_slices_role(names),
         _service(names),
         *([_peers_service(names)] if routers_share(endpoint) else []),
         disruption_budget(names, "router"),
@@ -81,8 +82,8 @@ def router_settings(
         listen=f"0.0.0.0:{ROUTER_PORT}",
         metrics_port=ROUTER_METRICS_PORT,
         strategy=strategy,
-        discover=names.discover(port),
-        peers=names.peers if shares else None,
+        discover=names.slices("engine", port),
+        peers=names.slices("peers", ROUTER_PEER_PORT) if shares else None,
         peer_listen=f"0.0.0.0:{ROUTER_PEER_PORT}" if shares else None,
         drain_seconds=DRAIN_SECONDS,
         lameduck_seconds=LAMEDUCK_SECONDS,
@@ -109,6 +110,34 @@ def router_arguments(settings: RouterSettings) -> list[str]:
     arguments += ["--lameduck-seconds", f"{settings.lameduck_seconds:g}"]
     arguments += ["--drain-seconds", f"{settings.drain_seconds:g}"]
     return arguments
+
+
+def _slices_role(names: Names) -> list[Object]:
+    """What the routers may ask of Kubernetes: where the pods of Services in their own namespace are."""
+    group = "rbac.authorization.k8s.io"
+    return [
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "Role",
+            "metadata": metadata(names, "router"),
+            "rules": [
+                {
+                    "apiGroups": ["discovery.k8s.io"],
+                    "resources": ["endpointslices"],
+                    "verbs": ["list", "watch"],
+                }
+            ],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata(names, "router"),
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": names.of("router")},
+            "subjects": [
+                {"kind": "ServiceAccount", "name": names.role("router"), "namespace": names.namespace}
+            ],
+        },
+    ]
 
 
 def _service(names: Names) -> Object:
@@ -159,7 +188,7 @@ def _deployment(
                 "metadata": {"labels": names.labels("router")},
                 "spec": {
                     "serviceAccountName": names.role("router"),
-                    "automountServiceAccountToken": False,
+                    "automountServiceAccountToken": True,  # the role above is all that it is good for
                     "enableServiceLinks": False,
                     "securityContext": POD_SECURITY,
                     "terminationGracePeriodSeconds": grace,

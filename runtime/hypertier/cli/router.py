@@ -37,13 +37,14 @@ MIB = 1024 * 1024
 )
 @click.option(
     "--discover",
-    metavar="dns://HOST:PORT",
-    help="Every address of HOST is an engine on PORT (headless Service).",
+    metavar="k8s://NAMESPACE/SERVICE:PORT",
+    help="Every ready pod of the Service is an engine; or dns://HOST:PORT, every address of HOST is.",
 )
 @click.option(
     "--peers",
-    metavar="dns://HOST:PORT",
-    help="Every address of HOST is a router of this endpoint (headless Service); they share what they know.",
+    metavar="k8s://NAMESPACE/SERVICE:PORT",
+    help="Every ready pod of the Service is a router of this endpoint, or dns://HOST:PORT; they share "
+    "what they know.",
 )
 @click.option(
     "--peer", multiple=True, metavar="HOST:PORT", help="Such a router, in place of --peers; repeatable."

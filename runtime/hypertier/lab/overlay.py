@@ -126,7 +126,7 @@ ENGINE = Overlay(
 ROUTER = Overlay(
     options=(
         Rule("--listen", "127.0.0.1:{port}", ONE_MACHINE),
-        Rule("--discover", None, "there is no DNS of a cluster here; the replicas are named", True),
+        Rule("--discover", None, "there is no Kubernetes here; the replicas are named", True),
         Rule("--peers", None, ONE_ROUTER, True),
         Rule("--peer", None, ONE_ROUTER, True),
         Rule("--peer-listen", None, ONE_ROUTER, True),

@@ -15,18 +15,19 @@ from hypertier.router.access.metrics import AccessMetrics
 from hypertier.router.admission import Admission
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.connection import ClientConnection
-from hypertier.router.discovery import DnsDiscovery
+from hypertier.router.discovery import discover
 from hypertier.router.front import Admin, Front
 from hypertier.router.health import HealthChecks
 from hypertier.router.kv_streams import KvStreams
-from hypertier.router.metrics import KvCounts, Metrics, PeerCounts, SizeCounts
+from hypertier.router.metrics import Discoveries, KvCounts, Metrics, PeerCounts, SizeCounts
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
 from hypertier.router.proxy import Proxy
-from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.replicas import Listed, Replica, ReplicaSet, State
 from hypertier.router.settings import (
     Address,
     RouterSettings,
+    Service,
     parse_discover,
     parse_peer,
     parse_peers,
@@ -69,6 +70,8 @@ class Router:
                 self.strategy, self.replicas, tell=self.peers.tell, counts=self.peer_counts
             )
         self.metrics = Metrics(self.strategy, self.replicas)
+        self._discoveries = Discoveries(time.monotonic, lambda problem: log.warning("discovery: %s", problem))
+        self.metrics.registry.register(self._discoveries)
         if self._shared is not None:
             self.metrics.registry.register(self.peer_counts)
         self._kv_streams = self._hear_engines(self._kvaware)
@@ -105,13 +108,7 @@ class Router:
         loop = asyncio.get_running_loop()
         settings = self.settings
         if settings.discover is not None:
-            discovery = DnsDiscovery(
-                parse_discover(settings.discover),
-                self.replicas,
-                interval_seconds=settings.discover_interval_seconds,
-            )
-            await discovery.step()
-            self._tasks.append(loop.create_task(discovery.run()))
+            await self._follow("--discover", parse_discover(settings.discover), self.replicas, "replicas")
         else:
             self.replicas.replace(parse_replica(url) for url in settings.replicas)
         await self._health.first_round()
@@ -204,8 +201,16 @@ class Router:
         if settings.peers is None:
             self.peers.replace(map(parse_peer, settings.peer))
             return
-        discovery = DnsDiscovery(
-            parse_peers(settings.peers), self.peers, interval_seconds=settings.discover_interval_seconds
+        await self._follow("--peers", parse_peers(settings.peers), self.peers, "peers")
+
+    async def _follow(self, setting: str, source: Address | Service, listed: Listed, whose: str) -> None:
+        """Keep `listed` in step with its source from now on. Raises ConfigError where that can't be asked."""
+        discovery = discover(
+            setting,
+            source,
+            listed,
+            self._discoveries.of(whose),
+            interval_seconds=self.settings.discover_interval_seconds,
         )
         await discovery.step()
         self._tasks.append(asyncio.get_running_loop().create_task(discovery.run()))

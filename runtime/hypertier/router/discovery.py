@@ -1,68 +1,45 @@
-"""Finding replicas and routers by name: every address that a headless Service resolves to is one."""
+"""Finding replicas and routers: by Kubernetes' EndpointSlices, or by name."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from collections.abc import Awaitable, Callable, Iterable
+import os
+import time
 from typing import Protocol
 
-from hypertier.router.settings import Address
-
-# A name that resolves to nothing once may be a hiccup of DNS; so often in a row, there are no replicas.
-MAX_EMPTY_ANSWERS = 3
-
-_NO_SUCH_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-
-Resolve = Callable[[Address], Awaitable[list[Address] | None]]
+from hypertier.router.api_server import in_cluster
+from hypertier.router.dns_discovery import DnsDiscovery
+from hypertier.router.metrics import DiscoveryCounts
+from hypertier.router.replicas import Listed
+from hypertier.router.settings import Address, Service
+from hypertier.router.slice_discovery import SliceDiscovery
 
 
-async def resolve(target: Address) -> list[Address] | None:
-    """All addresses of the name, sorted; empty when the name has none; None when DNS gave no answer."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(
-            target.host, target.port, type=socket.SOCK_STREAM
-        )
-    except socket.gaierror as error:
-        return [] if error.errno in _NO_SUCH_NAME else None
-    except OSError:
-        return None
-    return sorted({Address(str(sockaddr[0]), target.port) for *_, sockaddr in found}, key=str)
-
-
-class Listed(Protocol):
-    """What follows a list of addresses."""
-
-    def replace(self, addresses: Iterable[Address]) -> None:
-        """These, and no others."""
-        ...
-
-
-class DnsDiscovery:
-    """Keeps replicas, or routers, in step with DNS; without an answer the last list stays."""
-
-    def __init__(
-        self, target: Address, listed: Listed, *, interval_seconds: float, resolve: Resolve = resolve
-    ) -> None:
-        self._target = target
-        self._listed = listed
-        self._interval_seconds = interval_seconds
-        self._resolve = resolve
-        self._num_empty = 0
+class Discovery(Protocol):
+    """Keeps a list in step with what tells it."""
 
     async def step(self) -> None:
         """Ask once and apply the answer."""
-        found = await self._resolve(self._target)
-        if found:
-            self._num_empty = 0
-            self._listed.replace(found)
-        elif found is not None:
-            self._num_empty += 1
-            if self._num_empty >= MAX_EMPTY_ANSWERS:
-                self._listed.replace([])
+        ...
 
     async def run(self) -> None:
-        """Ask every interval, until cancelled."""
-        while True:
-            await asyncio.sleep(self._interval_seconds)
-            await self.step()
+        """Go on asking, until cancelled."""
+        ...
+
+
+def discover(
+    setting: str,
+    source: Address | Service,
+    listed: Listed,
+    counts: DiscoveryCounts,
+    *,
+    interval_seconds: float,
+) -> Discovery:
+    """What keeps `listed` in step with `source`; DNS is asked each `interval_seconds`.
+
+    Raises:
+        ConfigError: the cluster's API can't be asked from here; names `setting`.
+    """
+    if isinstance(source, Service):
+        server = in_cluster(setting, source, os.environ)
+        return SliceDiscovery(server, source, listed, counts, now=time.monotonic)
+    return DnsDiscovery(source, listed, counts, interval_seconds=interval_seconds)

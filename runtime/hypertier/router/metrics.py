@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -71,6 +71,72 @@ class PeerCounts(Collector):
         for cause, number in self.losses.items():
             losses.add_metric([cause], number)
         yield losses
+
+
+class DiscoveryCounts:
+    """What one list, of replicas or of routers, is told by.
+
+    `now` is a clock in seconds; `report` hears of a failure that is not that of the last try.
+    """
+
+    def __init__(self, now: Callable[[], float], report: Callable[[str], None]) -> None:
+        self._now = now
+        self._report = report
+        self._last_cause = ""
+        self.answered_at = now()
+        self.answers: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+
+    def answered(self, kind: str) -> None:
+        """What lists them said something; `kind` is `list`, an event of a watch, `watched`, or `dns`."""
+        self.answers[kind] += 1
+        self.answered_at = self._now()
+        self._last_cause = ""
+
+    def failed(self, cause: str, problem: str) -> None:
+        """It did not answer: the last list stays."""
+        self.failures[cause] += 1
+        if cause != self._last_cause:
+            self._last_cause = cause
+            self._report(problem)
+
+
+class Discoveries(Collector):
+    """The counts of every list that the router follows, by what is listed."""
+
+    def __init__(self, now: Callable[[], float], report: Callable[[str], None]) -> None:
+        self._now = now
+        self._report = report
+        self._counts: dict[str, DiscoveryCounts] = {}
+
+    def of(self, whose: str) -> DiscoveryCounts:
+        """The counts of one list: `replicas` or `peers`."""
+        return self._counts.setdefault(whose, DiscoveryCounts(self._now, self._report))
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Every series; called by the registry."""
+        answers = CounterMetricFamily(
+            "hypertier_router_discovery_answers",
+            "What told which replicas or routers there are, by kind.",
+            labels=["of", "kind"],
+        )
+        failures = CounterMetricFamily(
+            "hypertier_router_discovery_failures",
+            "Times that it did not answer, and the last list stayed, by cause.",
+            labels=["of", "cause"],
+        )
+        silence = GaugeMetricFamily(
+            "hypertier_router_discovery_silence_seconds", "Time since it last answered.", labels=["of"]
+        )
+        for whose, counts in self._counts.items():
+            for kind, number in counts.answers.items():
+                answers.add_metric([whose, kind], number)
+            for cause, number in counts.failures.items():
+                failures.add_metric([whose, cause], number)
+            silence.add_metric([whose], self._now() - counts.answered_at)
+        yield answers
+        yield failures
+        yield silence
 
 
 class KvCounts(Collector):

@@ -34,6 +34,14 @@ class WaitingRequest(Protocol):
         ...
 
 
+class Listed(Protocol):
+    """What follows a list of addresses."""
+
+    def replace(self, addresses: Iterable[Address]) -> None:
+        """These, and no others."""
+        ...
+
+
 class Replica:
     """One engine pod.
 

@@ -16,6 +16,11 @@ MAX_SECONDS = 86_400
 MAX_BYTES = 2**40
 
 CLAIM = "jwt:"
+# Names of Kubernetes: a namespace, a Service, and a port by its number or its name (RFC 6335).
+_SERVICE = re.compile(
+    r"([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)/([a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
+    r":([0-9]{1,5}|(?=[0-9-]*[a-z])[a-z0-9](?:[a-z0-9-]{0,13}[a-z0-9])?)"
+)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -28,6 +33,18 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Kubernetes Service and a port of its pods: a number, or the name that the Service gives it."""
+
+    namespace: str
+    name: str
+    port: int | str
+
+    def __str__(self) -> str:
+        return f"k8s://{self.namespace}/{self.name}:{self.port}"
 
 
 def parse_listen(setting: str, text: str) -> Address:
@@ -54,22 +71,35 @@ def parse_replica(text: str) -> Address:
     return address
 
 
-def parse_discover(text: str) -> Address:
-    """Read `dns://HOST:PORT`: every address HOST resolves to is a replica on PORT. Raises ConfigError."""
-    return _parse_dns("--discover", text, "engines'")
+def parse_discover(text: str) -> Address | Service:
+    """Read where engines are listed: `k8s://NAMESPACE/SERVICE:PORT` or `dns://HOST:PORT`.
+
+    Raises ConfigError."""
+    return _parse_list("--discover", text, "engines'")
 
 
-def parse_peers(text: str) -> Address:
-    """Read `dns://HOST:PORT`: every address HOST resolves to is a router on PORT. Raises ConfigError."""
-    return _parse_dns("--peers", text, "routers'")
+def parse_peers(text: str) -> Address | Service:
+    """Read where routers are listed, in the same two forms. Raises ConfigError."""
+    return _parse_list("--peers", text, "routers'")
 
 
-def _parse_dns(setting: str, text: str, whose: str) -> Address:
+def _parse_list(setting: str, text: str, whose: str) -> Address | Service:
     scheme, separator, rest = text.partition("://")
+    if scheme == "k8s" and separator:
+        service = _SERVICE.fullmatch(rest)
+        if service is None or (service[3].isdigit() and not 1 <= int(service[3]) <= 65535):
+            raise ConfigError(
+                setting, text, "k8s://NAMESPACE/SERVICE:PORT, PORT being a number or the name of the port"
+            )
+        port = int(service[3]) if service[3].isdigit() else service[3]
+        return Service(service[1], service[2], port)
     address = _split_address(rest)
     if scheme != "dns" or not separator or address is None or address.port == 0:
         raise ConfigError(
-            setting, text, f"dns://HOST:PORT, HOST being a headless Service whose addresses are the {whose}"
+            setting,
+            text,
+            "k8s://NAMESPACE/SERVICE:PORT, or dns://HOST:PORT, HOST being a headless Service whose addresses "
+            f"are the {whose}",
         )
     return address
 
@@ -156,7 +186,11 @@ class RouterSettings:
         if self.discover is not None:
             parse_discover(self.discover)
         if not self.replicas and self.discover is None:
-            raise ConfigError("--replica", None, "at least one engine's URL, or --discover dns://HOST:PORT")
+            raise ConfigError(
+                "--replica",
+                None,
+                "at least one engine's URL, or --discover k8s://NAMESPACE/SERVICE:PORT",
+            )
         if self.replicas and self.discover is not None:
             raise ConfigError("--discover", self.discover, "either --discover or --replica, not both")
         if len(set(addresses)) != len(addresses):

@@ -30,6 +30,8 @@ def test_the_reference_is_applied_namespace_first_and_workloads_last(reference: 
     assert list(dict.fromkeys(kinds)) == [
         "Namespace",
         "ServiceAccount",
+        "Role",
+        "RoleBinding",
         "NetworkPolicy",
         "PersistentVolume",
         "PersistentVolumeClaim",

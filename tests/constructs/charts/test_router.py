@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -22,8 +23,8 @@ from hypertier_cdk.charts.router import router_settings
 INSTANCE_GROUP = "sagemaker.amazonaws.com/instance-group-name"
 
 
-def objects_of(wanted: Deployment) -> list[dict[str, Any]]:
-    return endpoint_objects(wanted, wanted.endpoints[0], ChartInputs())
+def objects_of(wanted: Deployment, inputs: ChartInputs | None = None) -> list[dict[str, Any]]:
+    return endpoint_objects(wanted, wanted.endpoints[0], inputs or ChartInputs())
 
 
 def workload_of(wanted: Deployment, component: str) -> dict[str, Any]:
@@ -200,10 +201,10 @@ def test_routers_that_share_find_and_reach_one_another_and_nobody_else_does(stra
     pod = workload["spec"]["template"]
     arguments = pod["spec"]["containers"][0]["args"]
     port = service["spec"]["ports"][0]["port"]
-    name = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local"
+    name = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
     assert service["spec"]["clusterIP"] == "None"
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-    assert arguments[arguments.index("--peers") + 1] == f"dns://{name}:{port}"
+    assert arguments[arguments.index("--peers") + 1] == f"k8s://{name}:{port}"
     assert arguments[arguments.index("--peer-listen") + 1] == f"0.0.0.0:{port}"
     routers = [{"podSelector": {"matchLabels": service["spec"]["selector"]}}]
     for rules, direction in ((policy["spec"]["ingress"], "from"), (policy["spec"]["egress"], "to")):
@@ -254,7 +255,7 @@ def test_in_a_closed_network_pods_reach_aws_through_the_vpc_alone(closed: bool, 
     https = [
         peer["ipBlock"]["cidr"]
         for policy in objects
-        if policy["kind"] == "NetworkPolicy"
+        if policy["kind"] == "NetworkPolicy" and not policy["metadata"]["name"].endswith("-router")
         for rule in policy["spec"]["egress"]
         if rule["ports"][0]["port"] == 443
         for peer in rule["to"]
@@ -278,3 +279,42 @@ def test_engines_may_reach_l2_on_its_port(url: str, port: int) -> None:
 
     engine = next(e for e in objects if e["kind"] == "NetworkPolicy" and "engine" in e["metadata"]["name"])
     assert engine["spec"]["egress"][-1]["ports"] == [{"protocol": "TCP", "port": port}]
+
+
+def test_routers_may_ask_kubernetes_where_pods_are_and_nothing_else() -> None:
+    objects = objects_of(deployment())
+
+    roles = [entry for entry in objects if entry["kind"] in ("Role", "ClusterRole")]
+    binding = next(entry for entry in objects if entry["kind"] == "RoleBinding")
+    pods = {
+        entry["metadata"]["name"]: entry["spec"]["template"]["spec"]
+        for entry in objects
+        if entry["kind"] == "Deployment"
+    }
+    assert [role["rules"] for role in roles] == [
+        [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}]
+    ]
+    assert binding["roleRef"]["name"] == roles[0]["metadata"]["name"]
+    router = next(name for name in pods if name.endswith("-router"))
+    assert [subject["name"] for subject in binding["subjects"]] == [pods[router]["serviceAccountName"]]
+    assert {name for name, pod in pods.items() if pod["automountServiceAccountToken"]} == {router}
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "ports"),
+    [(("10.0.0.0/16",), {443}), ((), {443, 6443})],
+    ids=["eks", "another-cluster"],
+)
+def test_routers_reach_the_api_server_by_its_service_and_where_it_is(
+    cidrs: tuple[str, ...], ports: set[int]
+) -> None:
+    objects = objects_of(deployment(), ChartInputs(vpc_cidrs=cidrs))
+
+    policy = next(
+        e for e in objects if e["kind"] == "NetworkPolicy" and e["metadata"]["name"].endswith("-router")
+    )
+    rule = next(rule for rule in policy["spec"]["egress"] if rule["ports"][0]["port"] == 443)
+    allowed = [ip_network(peer["ipBlock"]["cidr"]) for peer in rule["to"]]
+    assert {port["port"] for port in rule["ports"]} == ports
+    for address in ("10.100.0.1", "172.20.0.1", "10.0.3.4"):
+        assert any(ip_address(address) in network for network in allowed)

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from hypertier.errors import ConfigError
-from hypertier.router.settings import Address, RouterSettings, parse_discover, parse_listen, parse_replica
+from hypertier.router.settings import (
+    Address,
+    RouterSettings,
+    Service,
+    parse_discover,
+    parse_listen,
+    parse_replica,
+)
 
 ENGINE = "http://10.0.0.5:8000"
 
@@ -39,6 +46,18 @@ ENGINE = "http://10.0.0.5:8000"
         pytest.param({"replicas": ("http://[::1:80",)}, "--replica", id="broken-ipv6"),
         pytest.param({"discover": "engines:8000"}, "--discover", id="discover-scheme"),
         pytest.param({"discover": "dns://engines"}, "--discover", id="discover-port"),
+        *(
+            pytest.param({"discover": f"k8s://{text}", "replicas": ()}, "--discover", id=f"k8s-{name}")
+            for name, text in {
+                "no-port": "ns/engine",
+                "no-service": "ns:8000",
+                "port-0": "ns/engine:0",
+                "port-too-large": "ns/engine:65536",
+                "port-name": "ns/engine:-x",
+                "path": "ns/engine/x:1",
+                "capitals": "ns/Engine:1",
+            }.items()
+        ),
         pytest.param({"discover": "dns://engines:8000"}, "--discover", id="discover-and-replica"),
         pytest.param({"peers": "routers:9091", "peer_listen": "0.0.0.0:1"}, "--peers", id="peers-scheme"),
         pytest.param({"peer": ("a:0",), "peer_listen": "0.0.0.0:1"}, "--peer", id="peer-port-zero"),
@@ -116,3 +135,5 @@ def test_addresses_are_read_and_written_alike(text: str, expected: Address) -> N
 def test_replica_and_discover_name_an_address() -> None:
     assert parse_replica("http://[fd00::1]:8000/") == Address("fd00::1", 8000)
     assert parse_discover("dns://engines.ns.svc:8000") == Address("engines.ns.svc", 8000)
+    assert parse_discover("k8s://ns/engines:8000") == Service("ns", "engines", 8000)
+    assert parse_discover("k8s://ns/engines:http") == Service("ns", "engines", "http")

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from hypertier.router.discovery import MAX_EMPTY_ANSWERS, DnsDiscovery, resolve
+from hypertier.router.dns_discovery import MAX_EMPTY_ANSWERS, DnsDiscovery, resolve
+from hypertier.router.metrics import DiscoveryCounts
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.settings import Address
 
@@ -21,7 +22,9 @@ def after(*answers: list[Address] | None) -> list[str]:
         return waiting.pop(0)
 
     async def act() -> None:
-        discovery = DnsDiscovery(Address("e", 80), replicas, interval_seconds=1, resolve=answer)
+        discovery = DnsDiscovery(
+            Address("e", 80), replicas, DiscoveryCounts(float, str), interval_seconds=1, resolve=answer
+        )
         while waiting:
             await discovery.step()
 
