@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 INTERFACES = Path(__file__).parent / "runtime" / "tier" / "interfaces"
-OURS = ("hypertier.tier.compat", "hypertier.tier.tier")
+OURS = ("hypertier.tier.compat", "hypertier.tier.connector", "hypertier.tier.tier")
 
 
 class Stats:
@@ -56,6 +56,29 @@ def tier_base(interface: dict[str, Any]) -> type:
     return abc.ABCMeta("SecondaryTierManager", (), members)
 
 
+def connector_base(interface: dict[str, Any]) -> type:
+    """`OffloadingConnector`: two of its calls, with the recorded parameters, that write down what they get.
+
+    Built with a function, it calls that, as vLLM builds its tiers, and `answer` is what it finds.
+    """
+    asks = interface["connector"]["get_num_new_matched_tokens"]
+
+    class OffloadingConnector:
+        def __init__(self, build: Any = lambda: None, answer: tuple[int | None, bool] = (0, False)) -> None:
+            self.built = build()
+            self.answer = answer
+            self.heard: list[Any] = []
+
+        def on_new_request(self, request: Any) -> None:
+            self.heard.append(("new", request.request_id))
+
+        def get_num_new_matched_tokens(self, *given: Any) -> tuple[int | None, bool]:
+            assert len(given) == len(asks)
+            return self.answer
+
+    return OffloadingConnector
+
+
 def signed(function: Any, names: list[str]) -> Any:
     """Give a function the signature that `inspect` shows."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -75,11 +98,23 @@ def install(monkeypatch: pytest.MonkeyPatch, interface: dict[str, Any]) -> Modul
         "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics": {
             "OffloadingConnectorStats": Stats
         },
+        "vllm.distributed.kv_transfer.kv_connector.v1": {},
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector": {
+            "OffloadingConnector": connector_base(interface)
+        },
         "vllm.v1.core": {},
         "vllm.v1.core.kv_cache_utils": {"NONE_HASH": b"root"},
         "vllm.v1.kv_offload": {},
         "vllm.v1.kv_offload.base": {
             "LookupResult": enum.Enum("LookupResult", interface["lookup_result"]),
+            "OffloadingEvent": dataclasses.make_dataclass(
+                "OffloadingEvent",
+                [
+                    (name, Any) if name in ("keys", "medium", "removed") else (name, Any, None)
+                    for name in interface["offloading_event"]
+                ],
+            ),
+            "Locality": enum.Enum("Locality", {name: name for name in interface["locality"]}),
             "Medium": enum.Enum("Medium", interface["medium"]),
             "OffloadingCounterMetadata": lambda documentation: ("counter", documentation),
             "OffloadingGaugeMetadata": lambda documentation: ("gauge", documentation),

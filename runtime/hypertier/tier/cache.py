@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from hypertier.tier.gate import Gate
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import Mover, Slot
 from hypertier.tier.transfers import FinishedJob
+from hypertier.tier.upkeep import Upkeep
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """Chunks that L2 has come to hold, or holds no more."""
+
+    keys: tuple[bytes, ...]
+    is_removal: bool
 
 
 class L2Cache:
@@ -32,7 +42,11 @@ class L2Cache:
         counters: Counters,
         gate: Gate | None = None,
         clock: Callable[[], float] = time.monotonic,
+        upkeep: Upkeep | None = None,
+        announces: bool = False,
     ) -> None:
+        self._upkeep = upkeep
+        self._announcements: list[Announcement] | None = [] if announces else None
         self._mover = mover
         self._verdicts = verdicts
         self._counters = counters
@@ -107,6 +121,10 @@ class L2Cache:
             if not self._verdicts.is_known_present(key)
         ]
         self._counters.add("stores_skipped", len(keys) - len(lacking))
+        if self._upkeep is not None:
+            admitted = [pair for pair in lacking if self._upkeep.admits(pair[0])]
+            self._counters.add("stores_over_quota", len(lacking) - len(admitted))
+            lacking = admitted
         self._mover.store(job_id, [key for key, _ in lacking], [slot for _, slot in lacking])
 
     def take_finished(self) -> list[FinishedJob]:
@@ -114,6 +132,18 @@ class L2Cache:
         self._note_news()
         finished, self._finished = self._finished, []
         return finished
+
+    def note_held(self, keys: Iterable[bytes]) -> None:
+        """The GPU or L1 holds these chunks and uses them: L2 is to keep them, too."""
+        if self._upkeep is not None:
+            self._upkeep.used(keys)
+
+    def take_announcements(self) -> list[Announcement]:
+        """Return what L2 has come to hold, and what it turned out to lack, since the last call."""
+        taken: list[Announcement] = []
+        if self._announcements is not None:
+            taken, self._announcements = self._announcements, []
+        return taken
 
     def forget_request(self, request_id: str) -> None:
         """A request ended."""
@@ -126,6 +156,8 @@ class L2Cache:
 
     def close(self, timeout_seconds: float) -> bool:
         """End the mover; returns whether it ended, so that no slot is touched any more."""
+        if self._upkeep is not None:
+            self._upkeep.close(timeout_seconds)
         return self._mover.close(timeout_seconds)
 
     def _note_news(self) -> None:
@@ -145,4 +177,23 @@ class L2Cache:
             self._counters.add("loads_given_up", job.is_given_up)
             for key in job.failed if job.is_load else job.moved:
                 self._verdicts.resolve(key, not job.is_load)
+            self._follow_up(job)
         self._finished += news.finished
+        if self._upkeep is not None:
+            gone = tuple(self._upkeep.take_gone())
+            for key in gone:
+                self._verdicts.resolve(key, False)
+            self._announce(gone, is_removal=True)
+
+    def _follow_up(self, job: FinishedJob) -> None:
+        if self._upkeep is not None:
+            if job.is_load:
+                self._upkeep.used(job.moved)
+            else:
+                self._upkeep.stored(job.moved)
+                self._upkeep.abandoned(job.failed)
+        self._announce(job.failed if job.is_load else job.moved, is_removal=job.is_load)
+
+    def _announce(self, keys: tuple[bytes, ...], *, is_removal: bool) -> None:
+        if keys and self._announcements is not None:
+            self._announcements.append(Announcement(keys, is_removal))

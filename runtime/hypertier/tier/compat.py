@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import vllm
@@ -109,6 +109,44 @@ def tokens_per_chunk(spec: Any) -> int:
     """Tokens in a chunk of the first group of layers, those with full attention."""
     config = spec.config
     return int(config.groups[0].tokens_per_block) * int(config.cache.blocks_per_chunk)
+
+
+def chunk_keys(spec: Any, block_hashes: Sequence[bytes], num_tokens: int) -> Iterator[bytes]:
+    """Name the whole chunks among a request's first `num_tokens`, as vLLM names them to tiers."""
+    config = spec.config
+    for index, group in enumerate(config.groups):
+        tokens = int(group.tokens_per_block) * int(config.cache.blocks_per_chunk)
+        hashes = tokens // int(config.cache.tokens_per_hash)
+        suffix = int(getattr(group, "group_id", index)).to_bytes(4, "big")
+        for number in range(1, min(num_tokens // tokens, len(block_hashes) // hashes) + 1):
+            yield bytes(block_hashes[number * hashes - 1]) + suffix
+
+
+def events_are_published(spec: Any) -> bool:
+    """Whether the engine publishes KV events; if not, nobody takes them."""
+    config = getattr(spec, "kv_events_config", None) or spec.config
+    return bool(getattr(config, "enable_kv_cache_events", False))
+
+
+def locality(name: str | None) -> Any:
+    """vLLM's `Locality` of this name."""
+    return None if name is None else offload.Locality(name)
+
+
+def offloading_event(keys: Sequence[bytes], medium: Any, removed: bool, locality: Any, owner: str) -> Any:
+    """Build an `OffloadingEvent` of the fields that this version has.
+
+    A tier cannot tell when L2 expires a chunk, so no removal is promised: vLLM need not remember for it.
+    """
+    values = {
+        "keys": list(keys),
+        "medium": medium,
+        "removed": removed,
+        "locality": locality,
+        "ownership": owner,
+    }
+    known = {field.name for field in dataclasses.fields(offload.OffloadingEvent)}
+    return offload.OffloadingEvent(**{name: value for name, value in values.items() if name in known})
 
 
 def lookup_result(found: bool | None) -> Any:

@@ -16,8 +16,9 @@ from typing import Protocol
 from hypertier.tier.backends.backend import Backend, Buffer
 from hypertier.tier.cipher import OVERHEAD_BYTES, ChunkCipher
 from hypertier.tier.entry import HEADER_BYTES, Flaw, header_flaw, payload_flaw, seal
-from hypertier.tier.names import entry_name, facts_name
+from hypertier.tier.names import entry_name, facts_name, ledger_name
 from hypertier.tier.settings import STRIPE_BYTES
+from hypertier.tier.tenants import Tenants
 
 _PAGE_BYTES = 4096
 
@@ -61,6 +62,7 @@ class NamespaceSource(Protocol):
 class Entries:
     """The chunks of one namespace in a backend. Errors of the backend pass through.
 
+    A chunk's key begins with its tenant's tag. It lives `ttl_seconds`, or what the tenant's terms say.
     The namespace's digest is asked for at each call, so an engine need not know it before it serves.
     """
 
@@ -76,7 +78,9 @@ class Entries:
         stripe_bytes: int = STRIPE_BYTES,
         clock: Callable[[], float] = time.monotonic,
         cipher: ChunkCipher | None = None,
+        tenants: Tenants | None = None,
     ) -> None:
+        self._tenants = tenants or Tenants()
         self._backend = backend
         self._namespace = namespace
         self._cipher = cipher
@@ -93,6 +97,24 @@ class Entries:
     def chunk_bytes(self) -> int:
         """How long a chunk is, without its header."""
         return self._chunk_bytes
+
+    @property
+    def entry_bytes(self) -> int:
+        """How long the values of a chunk are together."""
+        return HEADER_BYTES + self._stored_bytes
+
+    def ttl_seconds(self, key: bytes) -> int:
+        """How long a chunk lives after it was last used."""
+        return self._tenants.terms(key).ttl_seconds or self._ttl_seconds
+
+    def names(self, key: bytes) -> list[bytes]:
+        """What the stripes of a chunk are called, the proving one first."""
+        namespace = self._namespace.digest()
+        return [entry_name(namespace, key, stripe) for stripe in range(len(self._sizes))]
+
+    def ledger_name(self, tenant: bytes) -> bytes:
+        """Where it is written which chunks a tenant keeps."""
+        return ledger_name(self._namespace.digest(), tenant)
 
     def warm_up(self) -> None:
         """Find out the slow part of the namespace, and connect."""
@@ -114,6 +136,14 @@ class Entries:
         found = self._backend.exists_many(names, self._lookup_timeout_seconds)
         return [all(found[first : first + count]) for first in range(0, len(names), count)]
 
+    def refresh(self, keys: Sequence[bytes]) -> list[bool]:
+        """Let chunks live anew; tells for each whether all of it is there. One round trip."""
+        names = [name for key in keys for name in self.names(key)]
+        count = len(self._sizes)
+        lives = [ttl for key in keys for ttl in [self.ttl_seconds(key)] * count]
+        found = self._backend.refresh_many(names, lives, self._io_timeout_seconds)
+        return [all(found[first : first + count]) for first in range(0, len(names), count)]
+
     def load(self, key: bytes, slot: memoryview, seconds: float = math.inf) -> Loaded | Flaw:
         """Receive a chunk straight into `slot`, `chunk_bytes` long; its time to live begins anew.
 
@@ -132,15 +162,14 @@ class Entries:
 
     def _receive(self, namespace: bytes, key: bytes, target: memoryview, deadline: float) -> Loaded | Flaw:
         header = bytearray(HEADER_BYTES)
+        ttl_seconds = self.ttl_seconds(key)
         offset = 0
         for stripe, size in enumerate(self._sizes):
             buffers = [target[offset : offset + size]]
             if stripe == 0:
                 buffers.insert(0, memoryview(header))
             timeout = min(self._io_timeout_seconds, deadline - self._clock())
-            length = self._backend.get_into(
-                entry_name(namespace, key, stripe), buffers, self._ttl_seconds, timeout
-            )
+            length = self._backend.get_into(entry_name(namespace, key, stripe), buffers, ttl_seconds, timeout)
             if length is None:
                 return Loaded.ABSENT
             if length != sum(map(len, buffers)):
@@ -157,6 +186,7 @@ class Entries:
         namespace = self._namespace.digest()
         payload = self._cipher.encrypt(namespace, key, slot) if self._cipher else slot
         header = seal(namespace, key, payload, len(self._sizes))
+        ttl_seconds = self.ttl_seconds(key)
         end = self._stored_bytes
         for stripe in reversed(range(len(self._sizes))):
             start = end - self._sizes[stripe]
@@ -164,7 +194,7 @@ class Entries:
             if stripe == 0:
                 buffers.insert(0, header)
             self._backend.put(
-                entry_name(namespace, key, stripe), buffers, self._ttl_seconds, self._io_timeout_seconds
+                entry_name(namespace, key, stripe), buffers, ttl_seconds, self._io_timeout_seconds
             )
             end = start
         if self._clock() >= self._describe_at:

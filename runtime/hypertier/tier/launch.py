@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.gate import MODES, GateMode
-from hypertier.tier.preflight import Host, check_engine
+from hypertier.tier.preflight import CONNECTOR, Host, check_engine
 from hypertier.tier.settings import TierSettings
+from hypertier.tier.tenants import Terms, read_tenants
 
 USAGE = "usage: python -m hypertier.tier.launch serve MODEL [arguments of `vllm serve`]"
 SERVER = "vllm.entrypoints.openai.api_server"
@@ -40,7 +41,8 @@ class CacheSettings:
 
     `l1_bytes` is for all workers of an engine together. `blocks_per_chunk` blocks of vLLM make one chunk of
     L1 and L2; None leaves it to vLLM, one. Raise `epoch` when weights change under an unchanged name.
-    `gate` and the priors are the tier's: when to ask L2, and what to believe before it is measured.
+    `gate` and the priors are the tier's: when to ask L2, and what to believe before it is measured. `tenants`
+    are terms by a tenant's name, `*` for all others. With `l2_events` the engine's KV events tell of L2, too.
     """
 
     l1_bytes: int | None = None
@@ -53,6 +55,8 @@ class CacheSettings:
     gate: GateMode = TierSettings.gate
     prior_l2_bytes_per_second: int = 0
     prior_prefill_tokens_per_second: int = 0
+    tenants: Mapping[str, Terms] = field(default_factory=dict)
+    l2_events: bool = False
 
 
 def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
@@ -89,8 +93,10 @@ def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
         if settings.gate not in MODES:
             raise ConfigError("gate", settings.gate, f"one of {', '.join(MODES)}")
         extra["secondary_tiers"] = [secondary_tier(settings)]
+    connector = {"kv_connector_module_path": CONNECTOR} if settings.l2_url else {}
     return {
         "kv_connector": "OffloadingConnector",
+        **connector,
         "kv_role": "kv_both",
         "kv_load_failure_policy": "recompute",
         "kv_connector_extra_config": extra,
@@ -109,7 +115,18 @@ def secondary_tier(settings: CacheSettings) -> dict[str, Any]:
     for name in optional:
         if getattr(settings, name) != getattr(TierSettings, name):
             tier[name] = getattr(settings, name)
+    if settings.tenants:
+        written = {name: written_terms(terms) for name, terms in sorted(settings.tenants.items())}
+        read_tenants(written, "tenants")
+        tier["tenants"] = written
+    if settings.l2_events:
+        tier["enable_kv_events"] = True
     return tier
+
+
+def written_terms(terms: Terms) -> dict[str, int]:
+    """The terms as the tier reads them."""
+    return {name: value for name, value in asdict(terms).items() if value is not None}
 
 
 def kv_events_config(port: int = 5557, replay_port: int | None = None, topic: str = "") -> dict[str, Any]:

@@ -31,6 +31,10 @@ COUNTERS = {
     "mover_losses": "Times that the process which moves chunks was lost and started anew.",
     "stores_skipped": "Chunks not stored because L2 was known to hold them.",
     "stores_dropped": "Chunks not stored because too many bytes were waiting to be stored.",
+    "stores_over_quota": "Chunks not stored because too much of their tenant's quota was under way.",
+    "quota_removals": "Chunks removed from L2 because their tenant kept more than its quota.",
+    "chunks_renewed": "Chunks whose time to live began anew while the GPU or L1 held them.",
+    "upkeep_errors": "Failed attempts to renew chunks, or to hold a tenant to its quota.",
 }
 
 

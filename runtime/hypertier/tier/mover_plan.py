@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hypertier.tier.backends.choose import choose_backend, stripe_bytes
+from hypertier.tier.backends.backend import Backend
+from hypertier.tier.backends.choose import choose_backend, choose_ledger, stripe_bytes
 from hypertier.tier.cipher import OVERHEAD_BYTES, read_cipher
 from hypertier.tier.credentials import credential_source
 from hypertier.tier.entries import Entries
@@ -16,7 +17,9 @@ from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import ThreadMover
 from hypertier.tier.namespace import Namespace, model_fingerprint
 from hypertier.tier.settings import TierSettings
+from hypertier.tier.tenants import Tenants
 from hypertier.tier.transfers import Transfers
+from hypertier.tier.upkeep import Upkeep
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,60 @@ class MoverPlan:
     model: str
     facts: Mapping[str, Any]
     chunk_bytes: int
+
+
+def build_entries(plan: MoverPlan, hash_root: Callable[[], bytes]) -> tuple[Backend, Entries]:
+    """Compose what reads and writes chunks; it connects when first used.
+
+    Raises:
+        ConfigError: a setting, or a variable of the environment, that cannot work.
+    """
+    settings, size = plan.settings, plan.chunk_bytes
+    cipher = read_cipher(os.environ)
+    stripes = stripe_bytes(settings, size, HEADER_BYTES + OVERHEAD_BYTES)
+    facts = {
+        **plan.facts,
+        "namespace": settings.namespace,
+        "epoch": settings.epoch,
+        "stripe_bytes": stripes,
+        "key": cipher.key_id if cipher else "",
+    }
+    backend = choose_backend(settings, credential_source(os.environ))
+    tenants = Tenants(settings.tenants)
+    entries = Entries(
+        backend,
+        Namespace(
+            facts,
+            lambda: model_fingerprint(plan.model, settings.revision, os.environ),
+            hash_root,
+            {"model": plan.model},
+        ),
+        chunk_bytes=size,
+        ttl_seconds=settings.ttl_seconds,
+        lookup_timeout_seconds=settings.lookup_deadline_ms / 1000,
+        io_timeout_seconds=settings.io_timeout_ms / 1000,
+        stripe_bytes=stripes,
+        cipher=cipher,
+        tenants=tenants,
+    )
+    tenants.check_room(entries.entry_bytes, "secondary_tiers.tenants")
+    return backend, entries
+
+
+def build_upkeep(
+    plan: MoverPlan,
+    hash_root: Callable[[], bytes],
+    counters: Counters,
+    on_change: Callable[[str, Exception | None], None],
+) -> Upkeep | None:
+    """Compose upkeep, with a connection of its own; None where a store does what it likes."""
+    backend, entries = build_entries(plan, hash_root)
+    ledger = choose_ledger(backend)
+    if ledger is None:
+        backend.close()
+        return None
+    timeout_seconds = plan.settings.io_timeout_ms / 1000
+    return Upkeep(entries, Tenants(plan.settings.tenants), counters, on_change, ledger, timeout_seconds)
 
 
 def build_mover(
@@ -46,30 +103,7 @@ def build_mover(
         ConfigError: a setting, or a variable of the environment, that cannot work.
     """
     settings, size = plan.settings, plan.chunk_bytes
-    cipher = read_cipher(os.environ)
-    stripes = stripe_bytes(settings, size, HEADER_BYTES + OVERHEAD_BYTES)
-    facts = {
-        **plan.facts,
-        "namespace": settings.namespace,
-        "epoch": settings.epoch,
-        "stripe_bytes": stripes,
-        "key": cipher.key_id if cipher else "",
-    }
-    entries = Entries(
-        choose_backend(settings, credential_source(os.environ)),
-        Namespace(
-            facts,
-            lambda: model_fingerprint(plan.model, settings.revision, os.environ),
-            hash_root,
-            {"model": plan.model},
-        ),
-        chunk_bytes=size,
-        ttl_seconds=settings.ttl_seconds,
-        lookup_timeout_seconds=settings.lookup_deadline_ms / 1000,
-        io_timeout_seconds=settings.io_timeout_ms / 1000,
-        stripe_bytes=stripes,
-        cipher=cipher,
-    )
+    _, entries = build_entries(plan, hash_root)
     return ThreadMover(
         entries,
         Transfers(settings.connections, settings.max_store_backlog_bytes, on_finished=on_news),

@@ -1,6 +1,10 @@
-"""What values are called in L2: `ht1:NAMESPACE:KEY:STRIPE`, and `ht1:NAMESPACE:facts` for what it stands for.
+"""What values are called in L2. No name has a hash tag, so a cluster spreads the stripes of a chunk.
 
-No name has a hash tag, so a cluster spreads the stripes of a chunk.
+    ht1:NAMESPACE:TENANT:KEY:STRIPE   a stripe of a chunk
+    ht1:NAMESPACE:TENANT:ledger       which chunks a tenant with a quota keeps
+    ht1:NAMESPACE:facts               what a namespace stands for
+
+All but the numbers of stripes in hex. TENANT is zeros for requests without a salt.
 """
 
 from __future__ import annotations
@@ -8,23 +12,37 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hypertier.tier.tenants import TAG_BYTES
+
 PATTERN = b"ht1:*"
-_ENTRY = re.compile(rb"ht1:([0-9a-f]{32}):([0-9a-f]{2,512}):(\d{1,6})")
+_ENTRY = re.compile(rb"ht1:([0-9a-f]{32}):([0-9a-f]{16}):([0-9a-f]{2,512}):(\d{1,6})")
+_LEDGER = re.compile(rb"ht1:([0-9a-f]{32}):([0-9a-f]{16}):ledger")
 _FACTS = re.compile(rb"ht1:([0-9a-f]{32}):facts")
 
 
 @dataclass(frozen=True)
 class EntryName:
-    """Of one stripe of a chunk; `key` is vLLM's."""
+    """Of one stripe of a chunk; `key` is the tenant's tag and, behind it, vLLM's key."""
 
     namespace: bytes
     key: bytes
     stripe: int
 
+    @property
+    def tenant(self) -> bytes:
+        """The tenant's tag."""
+        return self.key[:TAG_BYTES]
+
 
 def entry_name(namespace: bytes, key: bytes, stripe: int) -> bytes:
-    """The name of a stripe."""
-    return b"ht1:%s:%s:%d" % (namespace.hex().encode(), key.hex().encode(), stripe)
+    """The name of a stripe; `key` begins with the tenant's tag."""
+    tenant, chunk = key[:TAG_BYTES].hex().encode(), key[TAG_BYTES:].hex().encode()
+    return b"ht1:%s:%s:%s:%d" % (namespace.hex().encode(), tenant, chunk, stripe)
+
+
+def ledger_name(namespace: bytes, tenant: bytes) -> bytes:
+    """The name under which a tenant's chunks are listed."""
+    return b"ht1:%s:%s:ledger" % (namespace.hex().encode(), tenant.hex().encode())
 
 
 def facts_name(namespace: bytes) -> bytes:
@@ -35,9 +53,16 @@ def facts_name(namespace: bytes) -> bytes:
 def parse_entry_name(name: bytes) -> EntryName | None:
     """Read the name of a stripe, None if it is none."""
     match = _ENTRY.fullmatch(name)
-    if match is None or len(match[2]) % 2:
+    if match is None or len(match[3]) % 2:
         return None
-    return EntryName(bytes.fromhex(match[1].decode()), bytes.fromhex(match[2].decode()), int(match[3]))
+    namespace, key = (bytes.fromhex(part.decode()) for part in (match[1], match[2] + match[3]))
+    return EntryName(namespace, key, int(match[4]))
+
+
+def parse_ledger_name(name: bytes) -> tuple[bytes, bytes] | None:
+    """The namespace and the tenant's tag of a ledger, None if the name is none's."""
+    match = _LEDGER.fullmatch(name)
+    return (bytes.fromhex(match[1].decode()), bytes.fromhex(match[2].decode())) if match else None
 
 
 def parse_facts_name(name: bytes) -> bytes | None:

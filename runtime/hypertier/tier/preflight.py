@@ -21,6 +21,7 @@ from hypertier.tier.settings import TierSettings, read_settings
 
 REGION_PATTERN = "vllm_offload_*.mmap"
 OUR_TIERS = ("HypertierTier", "hypertier")
+CONNECTOR = "hypertier.tier.connector"
 VLLM_TIER_KEYS = ("type", "module_path", "locality", "backpressure")
 
 
@@ -61,12 +62,24 @@ def check_engine(arguments: Sequence[str], environ: Mapping[str, str], host: Hos
             config.get("kv_load_failure_policy", "fail"),
             "recompute: with vLLM's default a request fails when a block cannot be loaded",
         )
-    tiers = [tier for tier in extra.get("secondary_tiers", []) if tier.get("type") in OUR_TIERS]
+    ours = [
+        check_tier(tier, environ)
+        for tier in extra.get("secondary_tiers", [])
+        if tier.get("type") in OUR_TIERS
+    ]
+    module = config.get("kv_connector_module_path")
+    if any(tier.tenants for tier in ours) and module != CONNECTOR:
+        raise ConfigError(
+            "kv_connector_module_path",
+            module,
+            f"{CONNECTOR}: vLLM's own connector does not tell a tier whose a request is, and there are terms "
+            "for tenants",
+        )
     parts = [
         f"serves {model}",
         f"L1 {l1_bytes / 2**30:.1f} GiB" if l1_bytes else "no L1",
-        *(describe_tier(check_tier(tier, environ), environ) for tier in tiers),
-        *(() if tiers else ("no L2",)),
+        *(describe_tier(tier, environ) for tier in ours),
+        *(() if ours else ("no L2",)),
         f"hash seed {environ.get('PYTHONHASHSEED')}",
     ]
     if num_swept:
@@ -130,7 +143,10 @@ def describe_tier(settings: TierSettings, environ: Mapping[str, str]) -> str:
     else:
         access = "a secret" if environ.get(SECRET_VARIABLE) else "no password"
     encrypted = ("TLS" if address.tls else "no TLS") + (", AES-GCM" if environ.get(KEY_VARIABLE) else "")
-    return f"L2 {address.host}:{address.port} ({encrypted}, {access}, ttl {settings.ttl_seconds} s)"
+    life = f"ttl {settings.ttl_seconds} s"
+    if settings.tenants:
+        life += f", terms for {', '.join(sorted(settings.tenants))}"
+    return f"L2 {address.host}:{address.port} ({encrypted}, {access}, {life})"
 
 
 def check_memory(l1_bytes: int, host: Host) -> None:

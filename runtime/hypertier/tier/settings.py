@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from hypertier.errors import ConfigError
 from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
 from hypertier.tier.gate import MODES, GateMode
+from hypertier.tier.tenants import Terms, read_tenants
 
 MoverMode = Literal["process", "threads"]
 MOVERS: tuple[MoverMode, ...] = ("process", "threads")
+NO_TENANTS = (
+    "no tenants with HyperPod's tiered storage: its daemon removes no value when asked and knows no "
+    "time to live"
+)
 STRIPE_BYTES = 4 * 1024 * 1024  # above, Redis 7 spends three times the CPU on a byte
 
 
@@ -26,6 +31,8 @@ class TierSettings:
     is asked while loading beats computing; or `open`, or `closed`. The priors stand until both have been
     measured; 0 when nothing is known. `mover` tells where chunks are moved: in a process beside the engine's
     scheduler, or on threads of it. `segment_path` is where the shared memory of HyperPod's daemon lies.
+    `tenants` are terms by name, see `hypertier.tier.tenants`. With `enable_kv_events`, vLLM's word for it,
+    what is stored in L2 is announced to who hears the engine's events.
     """
 
     url: str
@@ -45,6 +52,8 @@ class TierSettings:
     prior_prefill_tokens_per_second: int = 0
     mover: MoverMode = "process"
     segment_path: str = "/dev/shm/ai_toolkit_cache"
+    tenants: dict[str, Terms] = field(default_factory=dict)
+    enable_kv_events: bool = False
 
     @property
     def address(self) -> L2Address:
@@ -65,6 +74,12 @@ SMALLEST = {
     "prior_prefill_tokens_per_second": 0,
 }
 
+KINDS: dict[str, tuple[type, str]] = {
+    "int": (int, "a whole number"),
+    "bool": (bool, "true or false"),
+    "dict[str, Terms]": (dict, "an object of tenants by name"),
+}
+
 
 def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> TierSettings:
     """Check a tier's configuration.
@@ -76,10 +91,10 @@ def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> Tier
     for key, value in config.items():
         if key not in known:
             raise ConfigError(f"secondary_tiers.{key}", value, f"one of {', '.join(sorted(known))}")
-        kind = int if known[key].type == "int" else str
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise ConfigError(f"secondary_tiers.{key}", value, "text" if kind is str else "a whole number")
-        if isinstance(value, int) and value < SMALLEST[key]:
+        kind, words = KINDS.get(str(known[key].type), (str, "text"))
+        if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
+            raise ConfigError(f"secondary_tiers.{key}", value, words)
+        if isinstance(value, int) and value < SMALLEST.get(key, 0):
             raise ConfigError(f"secondary_tiers.{key}", value, f"{SMALLEST[key]} or more")
     if config.get("gate", "auto") not in MODES:
         raise ConfigError("secondary_tiers.gate", config["gate"], f"one of {', '.join(MODES)}")
@@ -88,5 +103,8 @@ def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> Tier
     setting, url = "secondary_tiers.url", config.get("url")
     if not url:
         setting, url = URL_VARIABLE, environ.get(URL_VARIABLE, "")
-    parse_l2_url(url, setting)
-    return TierSettings(**{**config, "url": url})
+    address = parse_l2_url(url, setting)
+    tenants = read_tenants(config.get("tenants", {}), "secondary_tiers.tenants")
+    if tenants and address.is_daemon:
+        raise ConfigError("secondary_tiers.tenants", sorted(tenants), NO_TENANTS)
+    return TierSettings(**{**config, "url": url, "tenants": tenants})

@@ -8,7 +8,7 @@ It runs in the engine's scheduler, so no call waits for L2. Its other keys are t
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
@@ -26,21 +26,24 @@ from vllm.v1.kv_offload.base import (
 )
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
 
-from hypertier.errors import TierUnavailableError
+from hypertier.errors import ConfigError, TierUnavailableError
 from hypertier.tier import compat
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.gate import Gate
+from hypertier.tier.listeners import listen
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import COUNTERS, GAUGES, PREFIX, Counters
 from hypertier.tier.mover import Mover
-from hypertier.tier.mover_plan import MoverPlan, build_mover
+from hypertier.tier.mover_plan import MoverPlan, build_mover, build_upkeep
 from hypertier.tier.mover_process import ProcessMover
 from hypertier.tier.settings import read_settings
+from hypertier.tier.tenants import TAG_BYTES, UNSALTED, tag_of_salt
 
 logger = init_logger("vllm.hypertier.tier")
 
 SHUTDOWN_SECONDS = 10.0
+OWNER = "hypertier"
 
 
 class HypertierTier(SecondaryTierManager):
@@ -63,7 +66,7 @@ class HypertierTier(SecondaryTierManager):
         **config: Any,
     ) -> None:
         compat.require_vllm()
-        config.pop("locality", None)  # vLLM's own key: its factory chooses back-pressure limits by it
+        locality = config.pop("locality", None)  # vLLM's own key: its factory goes by it, too
         settings = read_settings(config, os.environ)
         compat.init_tier(
             self,
@@ -72,13 +75,24 @@ class HypertierTier(SecondaryTierManager):
             tier_type=tier_type,
             backpressure_detector=backpressure_detector,
         )
+        self._locality = compat.locality(locality)
+        self._spec = offloading_spec
+        self._tags: dict[str, bytes] = {}
+        knows_salts = listen(self)
+        if settings.tenants and not knows_salts:
+            raise ConfigError(
+                "secondary_tiers.tenants",
+                sorted(settings.tenants),
+                "kv_connector_module_path hypertier.tier.connector beside it: vLLM's own connector does not "
+                "tell a tier whose a request is",
+            )
         self._chunk_bytes = chunk_bytes(primary_kv_view)
         self._l1 = primary_kv_view.cast("B")
         self._counters = Counters()
         plan = MoverPlan(
             settings,
             offloading_spec.config.model.name,
-            compat.namespace_facts(offloading_spec, self._chunk_bytes),
+            compat.namespace_facts(offloading_spec, self._chunk_bytes) | {"knows_salts": knows_salts},
             self._chunk_bytes,
         )
         self._cache = L2Cache(
@@ -91,6 +105,8 @@ class HypertierTier(SecondaryTierManager):
                 prior(compat.tokens_per_chunk(offloading_spec), settings.prior_prefill_tokens_per_second),
                 load_deadline_seconds=settings.load_deadline_ms / 1000,
             ),
+            upkeep=build_upkeep(plan, compat.hash_root, self._counters, log_upkeep),
+            announces=settings.enable_kv_events and compat.events_are_published(offloading_spec),
         )
         logger.info(
             "hypertier: L2 at %s, chunks of %d bytes, ttl %d s, lookup deadline %d ms",
@@ -103,23 +119,24 @@ class HypertierTier(SecondaryTierManager):
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
         """HIT, MISS, or RETRY until the lookup deadline."""
-        return compat.lookup_result(self._cache.lookup(req_context.req_id, key))
+        tag = self._tags.get(req_context.req_id, UNSALTED)
+        return compat.lookup_result(self._cache.lookup(req_context.req_id, tag + key))
 
     def submit_store(self, job_metadata: TransferJob) -> None:
         """Write chunks to L2 in the background."""
-        keys = list(job_metadata.keys)
-        request_id = job_metadata.req_context.req_id
-        self._cache.store(job_metadata.job_id, keys, compat.chunk_ids(job_metadata), request_id)
+        context = job_metadata.req_context
+        keys = self._own(job_metadata.keys, context)
+        self._cache.store(job_metadata.job_id, keys, compat.chunk_ids(job_metadata), context.req_id)
 
     def submit_load(self, job_metadata: TransferJob) -> None:
         """Fetch chunks into L1 in the background."""
-        keys = list(job_metadata.keys)
+        keys = self._own(job_metadata.keys, job_metadata.req_context)
         self._cache.load(job_metadata.job_id, keys, compat.chunk_ids(job_metadata))
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
         """Return the jobs that nothing works on any more, with the keys that did well."""
         return [
-            compat.job_result(job.job_id, not job.failed, job.moved, job.seconds, job.num_bytes)
+            compat.job_result(job.job_id, not job.failed, vllm_keys(job.moved), job.seconds, job.num_bytes)
             for job in self._cache.take_finished()
         ]
 
@@ -130,6 +147,23 @@ class HypertierTier(SecondaryTierManager):
     def on_request_finished(self, req_context: ReqContext) -> None:
         """Forget the request."""
         self._cache.forget_request(req_context.req_id)
+        self._tags.pop(req_context.req_id, None)
+
+    def note_request(self, request_id: str, salt: str | None) -> None:
+        """Learn from our connector whose request it is."""
+        self._tags[request_id] = tag_of_salt(salt)
+
+    def note_held(self, request_id: str, block_hashes: list[bytes], num_tokens: int) -> None:
+        """Learn from our connector which blocks are in use, so that L2 keeps them."""
+        tag = self._tags.get(request_id, UNSALTED)
+        keys = compat.chunk_keys(self._spec, block_hashes[:], num_tokens)
+        self._cache.note_held(tag + key for key in keys)
+
+    def take_events(self) -> Iterable[Any]:
+        """Announce what was stored in L2, and what L2 turned out to lack, with `enable_kv_events`."""
+        for change in self._cache.take_announcements():
+            keys = vllm_keys(change.keys)
+            yield compat.offloading_event(keys, self.medium, change.is_removal, self._locality, OWNER)
 
     def on_schedule_end(self, context: Any) -> None:
         """Send this step's lookups to L2."""
@@ -137,7 +171,8 @@ class HypertierTier(SecondaryTierManager):
         self._cache.flush()
 
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
-        """Do nothing: a chunk in L2 lives for its ttl, counted from when it was stored or last loaded."""
+        """Let chunks live on. vLLM 0.28 to 0.30 calls this; of later ones our connector tells the same."""
+        self._cache.note_held(self._own(keys, req_context))
 
     def drain_jobs(self) -> None:
         """Wait until no job touches L1; each ends by its time limits."""
@@ -182,6 +217,11 @@ class HypertierTier(SecondaryTierManager):
                 stats.set_gauge(PREFIX + name, value)
         return stats
 
+    def _own(self, keys: Collection[OffloadKey], req_context: ReqContext) -> list[bytes]:
+        """The keys, each behind the tag of the request's tenant."""
+        tag = self._tags.get(req_context.req_id, UNSALTED)
+        return [tag + key for key in keys]
+
     def _new_mover(self, plan: MoverPlan) -> Mover:
         """A process that maps L1, or, where that is not asked for or cannot be, threads."""
         threads = build_mover(plan, self._l1, compat.hash_root, self._counters, log_change)
@@ -193,6 +233,11 @@ class HypertierTier(SecondaryTierManager):
             return threads
         threads.close(SHUTDOWN_SECONDS)  # it has shown that the settings work
         return ProcessMover(plan, *shared, len(self._l1), compat.hash_root, self._counters, log_change)
+
+
+def vllm_keys(keys: Iterable[bytes]) -> Sequence[bytes]:
+    """Keys without their tenants' tags."""
+    return [key[TAG_BYTES:] for key in keys]
 
 
 def chunk_bytes(primary_kv_view: memoryview) -> int:
@@ -215,6 +260,19 @@ def log_change(what: str, error: Exception | None) -> None:
             "hypertier: L2 failed a %s, every %s is a miss until it answers: %s: %s",
             what,
             what,
+            type(error).__name__,
+            error,
+        )
+
+
+def log_upkeep(what: str, error: Exception | None) -> None:
+    """Write one line when L2 lets no upkeep be done, and one when it does again."""
+    if error is None:
+        logger.info("hypertier: L2 takes upkeep again")
+    else:
+        logger.warning(
+            "hypertier: L2 failed an upkeep; until it answers, chunks used from L1 alone may expire, and "
+            "tenants with a quota soon store nothing: %s: %s",
             type(error).__name__,
             error,
         )

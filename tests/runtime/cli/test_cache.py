@@ -22,9 +22,11 @@ from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries
 from hypertier.tier.metrics import Counters
+from hypertier.tier.tenants import tenant_tag
 
 CHUNK = 150_000
 ONE, TWO = b"1" * 16, b"2" * 16
+TENANTS = (tenant_tag("acme"), tenant_tag("-"))
 
 
 class DescribedNamespace(FixedNamespace):
@@ -54,7 +56,7 @@ def url(store: RealValkey | RealCluster) -> Iterator[str]:
             stripe_bytes=64 * 1024,
         )
         for i in range(num_chunks):
-            entries.store(b"key %d" % i, memoryview(bytes(CHUNK)))
+            entries.store(TENANTS[i % 2] + b"key %d" % i, memoryview(bytes(CHUNK)))
     backend.put(b"somebody else's", [b"value"], 3600, 20)
     yield store.url
     for node in store.nodes if isinstance(store, RealCluster) else [store]:

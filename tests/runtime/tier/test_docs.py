@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "tier.md").read_text(encoding="utf-
 
 @pytest.mark.parametrize("field", fields(TierSettings), ids=lambda field: field.name)
 def test_every_setting_stands_there_with_its_default(field: Field[object]) -> None:
-    name, default = field.name, field.default
+    name, default = field.name, {} if field.default is MISSING else field.default
     shown = "`HYPERTIER_L2_URL`" if name == "url" else default
 
     assert f"| `{name}` | {shown} |".replace("  ", " ") in PAGE

@@ -6,14 +6,15 @@ from hypertier.tier.inventory import Value, count, differences, read_facts
 from hypertier.tier.names import entry_name, facts_name
 
 ONE, TWO = b"1" * 16, b"2" * 16
+A, B = b"tenant a", b"tenant b"
 
 
 def test_values_are_counted_by_namespace_the_largest_first() -> None:
     values = [
-        Value(entry_name(ONE, b"k1", 0), 10, 60),
-        Value(entry_name(TWO, b"k1", 0), 100, 50),
-        Value(entry_name(TWO, b"k1", 1), 100, 70),
-        Value(entry_name(TWO, b"k2", 1), 100, 90),  # half evicted: no proving stripe
+        Value(entry_name(ONE, A + b"k1", 0), 10, 60),
+        Value(entry_name(TWO, A + b"k1", 0), 100, 50),
+        Value(entry_name(TWO, A + b"k1", 1), 100, 70),
+        Value(entry_name(TWO, B + b"k2", 1), 100, 90),  # half evicted: no proving stripe
         Value(facts_name(ONE), 5, 60),
         Value(b"ht1:foreign", 7, None),
     ]
@@ -36,7 +37,7 @@ def test_values_are_counted_by_namespace_the_largest_first() -> None:
 
 
 def test_a_value_without_a_time_to_live_does_not_hide_those_of_others() -> None:
-    values = [Value(entry_name(ONE, b"k1", 0), 1, None), Value(entry_name(ONE, b"k2", 0), 1, 9)]
+    values = [Value(entry_name(ONE, A + b"k1", 0), 1, None), Value(entry_name(ONE, A + b"k2", 0), 1, 9)]
 
     (found,) = count(values, {})
 

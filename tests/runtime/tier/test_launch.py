@@ -18,6 +18,7 @@ from hypertier.tier.launch import (
 )
 from hypertier.tier.preflight import VLLM_TIER_KEYS
 from hypertier.tier.settings import read_settings
+from hypertier.tier.tenants import Terms
 
 URL = "rediss://cache:6379"
 
@@ -27,6 +28,7 @@ def test_l1_and_l2_become_the_offloading_connector() -> None:
 
     assert config == {
         "kv_connector": "OffloadingConnector",
+        "kv_connector_module_path": "hypertier.tier.connector",
         "kv_role": "kv_both",
         "kv_load_failure_policy": "recompute",
         "kv_connector_extra_config": {
@@ -50,9 +52,10 @@ def test_l1_and_l2_become_the_offloading_connector() -> None:
 
 
 def test_l1_alone_has_no_secondary_tier() -> None:
-    extra = kv_transfer_config(CacheSettings(l1_bytes=1))["kv_connector_extra_config"]
+    config = kv_transfer_config(CacheSettings(l1_bytes=1))
 
-    assert "secondary_tiers" not in extra
+    assert "secondary_tiers" not in config["kv_connector_extra_config"]
+    assert "kv_connector_module_path" not in config
 
 
 def test_no_cache_is_no_flag() -> None:
@@ -61,7 +64,15 @@ def test_no_cache_is_no_flag() -> None:
 
 def test_the_tier_accepts_what_launch_writes() -> None:
     settings = CacheSettings(
-        1, URL, ttl_seconds=60, lookup_deadline_ms=50, namespace="team", epoch=2, gate="open"
+        1,
+        URL,
+        ttl_seconds=60,
+        lookup_deadline_ms=50,
+        namespace="team",
+        epoch=2,
+        gate="open",
+        tenants={"acme": Terms(5), "*": Terms(None, 10)},
+        l2_events=True,
     )
     (tier,) = kv_transfer_config(settings)["kv_connector_extra_config"]["secondary_tiers"]
 
@@ -71,6 +82,14 @@ def test_the_tier_accepts_what_launch_writes() -> None:
 
     assert (read.ttl_seconds, read.lookup_deadline_ms, read.namespace) == (60, 50, "team")
     assert (read.epoch, read.gate) == (2, "open")
+    assert (read.tenants, read.enable_kv_events) == (settings.tenants, True)
+
+
+def test_terms_that_cannot_work_are_refused_before_an_engine_sees_them() -> None:
+    with pytest.raises(
+        ConfigError, match=r"tenants.acme.ttl_seconds is 0; expected a whole number, 1 or more"
+    ):
+        kv_transfer_config(CacheSettings(1, URL, tenants={"acme": Terms(0)}))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from hypertier.errors import ConfigError
 from hypertier.tier.launch import CacheSettings, kv_transfer_config
 from hypertier.tier.preflight import Host, check_engine, memory_limit, option, sweep_regions
+from hypertier.tier.tenants import Terms
 
 ENVIRON = {"HYPERTIER_L2_URL": "rediss://cache:6379", "PYTHONHASHSEED": "0"}
 
@@ -53,6 +54,21 @@ def test_the_plan_is_one_line_without_a_secret(host: Host) -> None:
         "serves org/model, L1 0.5 GiB, L2 cache:6379 (TLS, a password, ttl 86400 s), hash seed 0, "
         "removed 1 stale L1 regions (0.0 GiB)"
     )
+
+
+def test_terms_for_tenants_need_the_connector_that_knows_salts(host: Host) -> None:
+    settings = CacheSettings(2**20, "redis://cache:6379", tenants={"acme": Terms(60)})
+    config = kv_transfer_config(settings)
+    flags = ["--model", "m", "--kv-transfer-config"]
+
+    plan = check_engine([*flags, json.dumps(config)], ENVIRON, host)
+
+    assert "ttl 86400 s, terms for acme)" in plan
+    del config["kv_connector_module_path"]
+    with pytest.raises(
+        ConfigError, match=r"kv_connector_module_path is None; expected hypertier\.tier\.connector"
+    ):
+        check_engine([*flags, json.dumps(config)], ENVIRON, host)
 
 
 def test_an_engine_without_a_cache_is_fine(host: Host) -> None:

@@ -12,6 +12,7 @@ from fakes_tier_daemon import NodeDaemon
 from fakes_tier_engine import Engine, EngineHost, stored_by
 
 from hypertier.tier.entry import HEADER_BYTES, seal
+from hypertier.tier.names import parse_entry_name
 
 pytestmark = pytest.mark.engine
 
@@ -144,8 +145,9 @@ def turn_signs(valkey: RealValkey, names: list[bytes]) -> None:
         values = [client.get(name) for name in names]
         payload = bytearray(b"".join(values)[HEADER_BYTES:])
         payload[3::4] = bytes(byte ^ 0x80 for byte in payload[3::4])  # float32, little endian
-        namespace, key = (bytes.fromhex(part.decode()) for part in names[0].split(b":")[1:3])
-        left = seal(namespace, key, memoryview(payload), len(names)) + payload
+        found = parse_entry_name(names[0])
+        assert found is not None
+        left = seal(found.namespace, found.key, memoryview(payload), len(names)) + payload
         for name, value in zip(names, values, strict=True):
             client.set(name, left[: len(value)])
             left = left[len(value) :]

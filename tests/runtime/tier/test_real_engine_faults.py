@@ -15,6 +15,7 @@ from fakes_tier_engine import Engine, EngineHost, stored_by
 
 from hypertier.tier.backends.slots import key_slot
 from hypertier.tier.entry import HEADER_BYTES, seal
+from hypertier.tier.names import parse_entry_name
 from hypertier.tier.preflight import Host, sweep_regions
 
 pytestmark = pytest.mark.engine
@@ -227,8 +228,9 @@ def exchange_tails(values: dict[bytes, bytes], chunks: list[list[bytes]]) -> Non
 def seal_for_another_model(values: dict[bytes, bytes], chunks: list[list[bytes]]) -> None:
     for names in chunks:
         payload = b"".join(values[name] for name in names)[HEADER_BYTES:]
-        key = bytes.fromhex(names[0].split(b":")[2].decode())
-        header = seal(b"another revision", key, memoryview(payload), len(names))
+        found = parse_entry_name(names[0])
+        assert found is not None
+        header = seal(b"another revision", found.key, memoryview(payload), len(names))
         values[names[0]] = header + values[names[0]][HEADER_BYTES:]
 
 

@@ -13,6 +13,7 @@ from fakes_tier import RealValkey, eventually
 from fakes_tier_vllm import INTERFACES, install, recorded
 
 from hypertier.errors import ConfigError
+from hypertier.tier.tenants import tenant_tag
 
 VERSIONS = sorted(path.stem.removeprefix("vllm-") for path in INTERFACES.glob("vllm-*.json"))
 CHUNK = 65_536
@@ -38,6 +39,7 @@ def module(monkeypatch: pytest.MonkeyPatch, interface: dict[str, Any]) -> Module
 
 def offloading_spec(model: Path) -> SimpleNamespace:
     config = SimpleNamespace(
+        enable_kv_cache_events=True,
         model=SimpleNamespace(name=str(model), dtype="float32"),
         cache=SimpleNamespace(tokens_per_hash=16, blocks_per_chunk=2),
         parallel=SimpleNamespace(world_size=1),
@@ -75,26 +77,33 @@ def test_methods_take_what_vllm_passes(module: ModuleType, interface: dict[str, 
     assert not module.HypertierTier.__abstractmethods__
 
 
-def test_chunks_are_stored_looked_up_and_loaded(
-    module: ModuleType, interface: dict[str, Any], valkey: RealValkey, tmp_path: Path
-) -> None:
-    from vllm.v1.kv_offload.base import LookupResult, ScheduleEndContext
-
-    l1 = memoryview(bytearray(4 * CHUNK))
-    l1[: 2 * CHUNK] = b"a" * CHUNK + b"b" * CHUNK
+def build_tier(
+    module: ModuleType, interface: dict[str, Any], url: str, model: Path, l1: memoryview, **settings: Any
+) -> Any:
     arguments = (
         {"backpressure_detector": None} if "backpressure_detector" in interface["tier_constructor"] else {}
     )
-    tier = module.HypertierTier(
-        offloading_spec(tmp_path),
+    return module.HypertierTier(
+        offloading_spec(model),
         l1.cast("B", (4, CHUNK)),
         "HypertierTier",
         **arguments,
-        url=valkey.url,
+        url=url,
         namespace=interface["version"],
         locality="REMOTE",
         lookup_deadline_ms=20_000,
+        **settings,
     )
+
+
+def test_chunks_are_stored_looked_up_loaded_and_announced(
+    module: ModuleType, interface: dict[str, Any], valkey: RealValkey, tmp_path: Path
+) -> None:
+    from vllm.v1.kv_offload.base import Locality, LookupResult, Medium, ScheduleEndContext
+
+    l1 = memoryview(bytearray(4 * CHUNK))
+    l1[: 2 * CHUNK] = b"a" * CHUNK + b"b" * CHUNK
+    tier = build_tier(module, interface, valkey.url, tmp_path, l1, enable_kv_events=True)
     step_end = ScheduleEndContext(new_req_ids=["r"], preempted_req_ids=[])
 
     def settled() -> bool:
@@ -105,6 +114,7 @@ def test_chunks_are_stored_looked_up_and_loaded(
     tier.submit_store(job(interface, 1, [0, 1], False))
     tier.drain_jobs()
     (stored,) = tier.get_finished_jobs()
+    (event,) = tier.take_events()
     assert eventually(settled)
     found = [tier.lookup(key, REQUEST).name for key in [*KEYS, b"c" * 36]]
     tier.submit_load(job(interface, 2, [2, 3], True))
@@ -116,10 +126,50 @@ def test_chunks_are_stored_looked_up_and_loaded(
     tier.shutdown()
 
     assert (stored.job_id, stored.success, loaded.job_id, loaded.success) == (1, True, 2, True)
-    assert set(loaded.successful_keys) == set(KEYS)
+    assert set(stored.successful_keys) == set(loaded.successful_keys) == set(KEYS)
     assert found == ["HIT", "HIT", "MISS"]
     assert l1[2 * CHUNK :] == l1[: 2 * CHUNK]
     assert (stats.counters.keys() | stats.gauges.keys()) <= definitions.keys()
+    assert set(event.keys) == set(KEYS)
+    assert (event.medium, event.removed, event.locality) == (Medium.STORAGE, False, Locality.REMOTE)
+    assert list(tier.take_events()) == []
+
+
+def test_the_connector_tells_the_tiers_that_it_builds(
+    module: ModuleType, interface: dict[str, Any], valkey: RealValkey, tmp_path: Path
+) -> None:
+    from hypertier.tier.connector import OffloadingConnector
+
+    l1 = memoryview(bytearray(4 * CHUNK))
+    terms = {"acme": {"ttl_seconds": 60}}
+    connector: Any = OffloadingConnector(
+        lambda: build_tier(module, interface, valkey.url, tmp_path, l1, tenants=terms), (32, True)
+    )
+    request = SimpleNamespace(request_id="r", cache_salt="acme", block_hashes=[b"a" * 32, b"b" * 32])
+
+    connector.on_new_request(request)
+    connector.built.submit_store(job(interface, 1, [0, 1], False))
+    connector.built.drain_jobs()
+    found = connector.get_num_new_matched_tokens(request, 0)
+    connector.built.on_request_finished(REQUEST)
+    connector.built.shutdown()
+
+    names = valkey.keys()
+    (name, *_) = [name for name in names if tenant_tag("acme").hex().encode() in name]
+    assert found == (32, True)
+    assert connector.heard == [("new", "r")]
+    assert 0 < int(valkey.ask(b"TTL " + name)[1:]) <= 60
+
+
+def test_terms_for_tenants_are_refused_under_vllms_own_connector(
+    module: ModuleType, interface: dict[str, Any], valkey: RealValkey, tmp_path: Path
+) -> None:
+    l1 = memoryview(bytearray(4 * CHUNK))
+
+    with pytest.raises(
+        ConfigError, match=r"secondary_tiers.tenants is \['acme'\]; expected kv_connector_module"
+    ):
+        build_tier(module, interface, valkey.url, tmp_path, l1, tenants={"acme": {"ttl_seconds": 60}})
 
 
 @pytest.mark.parametrize("version", ["0.27.1", "0.20.0"])

@@ -1,8 +1,8 @@
-"""What a store must do to serve as L2: four calls on keys and bytes."""
+"""What a store must do to serve as L2: calls on keys and bytes; and, to hold tenants to quotas, a ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -35,6 +35,51 @@ class Backend(Protocol):
         """Store the joined `buffers` under `key`, over an older value, for `ttl_seconds`."""
         ...
 
+    def refresh_many(
+        self, keys: Sequence[bytes], ttl_seconds: Sequence[int], timeout_seconds: float
+    ) -> list[bool]:
+        """Let each key's value live anew for its `ttl_seconds`, in one round trip; tells whether it is there.
+
+        A store without times to live does nothing and says yes.
+        """
+        ...
+
     def close(self) -> None:
         """Give up all connections; calls that wait for an answer raise `TierUnavailableError` at once."""
+        ...
+
+
+class Ledger(Protocol):
+    """Who keeps what, shared by all engines: under each name, members by the time of their last use.
+
+    Raises `TierUnavailableError` and `TierProtocolError` as a `Backend` does. Every call may be repeated.
+    """
+
+    def note(
+        self,
+        name: bytes,
+        used_at: Mapping[bytes, float],
+        forget_before: float,
+        ttl_seconds: int,
+        timeout_seconds: float,
+    ) -> int:
+        """Write when members were used, drop those last used before `forget_before`, and count what is left.
+
+        The ledger lives `ttl_seconds` after its last note.
+        """
+        ...
+
+    def surplus(self, name: bytes, keep: int, count: int, timeout_seconds: float) -> list[bytes]:
+        """Members beyond the `keep` most recently used, the longest unused first.
+
+        `count` is how many there are, as far as known; some are returned where they are many.
+        """
+        ...
+
+    def forget(self, name: bytes, members: Sequence[bytes], timeout_seconds: float) -> None:
+        """Drop members."""
+        ...
+
+    def remove_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
+        """Remove the values of keys, in one round trip; tells whether they were there."""
         ...

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypertier.tier.backends.backend import Backend
+from hypertier.tier.backends.backend import Backend, Ledger
 from hypertier.tier.backends.hyperpod import HyperPodBackend
 from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.resp_ledger import RespLedger
 from hypertier.tier.credentials import CredentialSource
 from hypertier.tier.settings import TierSettings
 
@@ -15,6 +16,11 @@ def choose_backend(settings: TierSettings, credentials: CredentialSource) -> Bac
     if address.is_daemon:
         return HyperPodBackend(address, settings.segment_path)
     return RespBackend(address, credentials, settings.ca_file)
+
+
+def choose_ledger(backend: Backend) -> Ledger | None:
+    """Where it is written which chunks tenants keep; None where a store does what it likes."""
+    return RespLedger(backend) if isinstance(backend, RespBackend) else None
 
 
 def stripe_bytes(settings: TierSettings, chunk_bytes: int, header_bytes: int) -> int:

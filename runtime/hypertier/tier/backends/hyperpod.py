@@ -76,6 +76,12 @@ class HyperPodBackend:
         """Store the joined buffers, unless there is a value already."""
         self._daemon.put(key, buffers, timeout_seconds)
 
+    def refresh_many(
+        self, keys: Sequence[bytes], ttl_seconds: Sequence[int], timeout_seconds: float
+    ) -> list[bool]:
+        """Do nothing: the daemon knows no time to live."""
+        return [True] * len(keys)
+
     def close(self) -> None:
         """Release the leases that are held, and give up."""
         with self._lock:

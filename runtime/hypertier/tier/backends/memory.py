@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hypertier.errors import TierUnavailableError
 from hypertier.tier.backends.backend import Buffer
@@ -19,6 +19,7 @@ class MemoryBackend:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.values: dict[bytes, bytes] = {}
+        self.ledgers: dict[bytes, dict[bytes, float]] = {}
         self.error: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
@@ -59,6 +60,54 @@ class MemoryBackend:
             self.values[key] = value
             self._expires_at[key] = self._clock() + ttl_seconds
 
+    def refresh_many(
+        self, keys: Sequence[bytes], ttl_seconds: Sequence[int], timeout_seconds: float
+    ) -> list[bool]:
+        """Move the end of each value that has not expired."""
+        self._enter(timeout_seconds)
+        with self._lock:
+            found = [self._value(key) is not None for key in keys]
+            for key, ttl, is_there in zip(keys, ttl_seconds, found, strict=True):
+                if is_there:
+                    self._expires_at[key] = self._clock() + ttl
+        return found
+
+    def remove_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
+        """Remove values."""
+        self._enter(timeout_seconds)
+        with self._lock:
+            return [self.values.pop(key, None) is not None for key in keys]
+
+    def note(
+        self,
+        name: bytes,
+        used_at: Mapping[bytes, float],
+        forget_before: float,
+        ttl_seconds: int,
+        timeout_seconds: float,
+    ) -> int:
+        """Keep a ledger in a dict."""
+        self._enter(timeout_seconds)
+        with self._lock:
+            kept = {**self.ledgers.get(name, {}), **used_at}
+            self.ledgers[name] = {member: at for member, at in kept.items() if at >= forget_before}
+            return len(self.ledgers[name])
+
+    def surplus(self, name: bytes, keep: int, count: int, timeout_seconds: float) -> list[bytes]:
+        """Look through the dict."""
+        self._enter(timeout_seconds)
+        with self._lock:
+            ledger = self.ledgers.get(name, {})
+            by_age = sorted(ledger, key=lambda member: (ledger[member], member))
+            return by_age[: max(0, len(by_age) - keep)]
+
+    def forget(self, name: bytes, members: Sequence[bytes], timeout_seconds: float) -> None:
+        """Drop from the dict."""
+        self._enter(timeout_seconds)
+        with self._lock:
+            for member in members:
+                self.ledgers.get(name, {}).pop(member, None)
+
     def close(self) -> None:
         """Let waiting calls go; every call raises from now on."""
         self._closed = True
@@ -79,5 +128,6 @@ class MemoryBackend:
 
     def _value(self, key: bytes) -> bytes | None:
         if self._clock() >= self._expires_at.get(key, float("inf")):
-            del self.values[key], self._expires_at[key]
+            self.values.pop(key, None)
+            del self._expires_at[key]
         return self.values.get(key)

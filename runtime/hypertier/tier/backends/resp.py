@@ -43,10 +43,10 @@ def tls_context(ca_file: str = "") -> ssl.SSLContext:
 
 @dataclass(frozen=True)
 class Wanted:
-    """One key of `exists_many`; `asking` after a server said ASK."""
+    """One key of several, and the command on it; `asking` after a server said ASK."""
 
     index: int
-    key: bytes
+    command: bytes
     asking: bool = False
 
 
@@ -65,15 +65,48 @@ class RespBackend:
         if not keys:
             self._topology.node_at(self._seed).call(ping, timeout_seconds)
             return []
+        return self._for_each(keys, [command(b"EXISTS", key) for key in keys], timeout_seconds)
+
+    def refresh_many(
+        self, keys: Sequence[bytes], ttl_seconds: Sequence[int], timeout_seconds: float
+    ) -> list[bool]:
+        """Send one EXPIRE per key, as `exists_many` sends its commands."""
+        commands = [command(b"EXPIRE", key, b"%d" % ttl) for key, ttl in zip(keys, ttl_seconds, strict=True)]
+        return self._for_each(keys, commands, timeout_seconds)
+
+    def remove_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
+        """Send one UNLINK per key, as `exists_many` sends its commands."""
+        return self._for_each(keys, [command(b"UNLINK", key) for key in keys], timeout_seconds)
+
+    def ask(self, key: bytes, commands: Sequence[bytes], timeout_seconds: float) -> list[Reply]:
+        """Send commands on `key` at once and return their replies.
+
+        Raises:
+            TierUnavailableError: the server refuses one of them, or does not answer.
+        """
+
+        def read_all(connection: Connection) -> list[Reply] | ErrorReply:
+            replies = [connection.read() for _ in commands]
+            return next((reply for reply in replies if isinstance(reply, ErrorReply)), replies)
+
+        replies = self._call(key, commands, read_all, timeout_seconds)
+        if isinstance(replies, ErrorReply):
+            raise refusal(replies)
+        return replies
+
+    def _for_each(
+        self, keys: Sequence[bytes], commands: Sequence[bytes], timeout_seconds: float
+    ) -> list[bool]:
+        """Send one command for each key, all at once, to all servers at once; is the answer above 0?"""
         deadline = time.monotonic() + timeout_seconds
         found = [False] * len(keys)
         batches: dict[Node, list[Wanted]] = {}
-        for index, key in enumerate(keys):
+        for index, (key, to_send) in enumerate(zip(keys, commands, strict=True)):
             try:
                 node = self._topology.node_of(key, timeout_seconds)
             except TierUnavailableError:
                 continue  # nobody serves its slot: nobody holds it
-            batches.setdefault(node, []).append(Wanted(index, key))
+            batches.setdefault(node, []).append(Wanted(index, to_send))
         if not batches:
             raise TierUnavailableError("no server of L2 has a slot of any key")
         for _ in range(MAX_REDIRECTS):
@@ -157,7 +190,11 @@ class RespBackend:
         errors: list[TierError] = []
         is_cluster = self._topology.is_cluster
         waiting = [
-            (node, batch, node.start([exists(batch)], partial(read_all, batch), deadline - time.monotonic()))
+            (
+                node,
+                batch,
+                node.start([joined(batch)], partial(read_batch, batch), deadline - time.monotonic()),
+            )
             for node, batch in batches.items()
             if not is_cluster or node.circuit.admits()
         ]
@@ -168,7 +205,7 @@ class RespBackend:
                     if redirect is None:
                         found[wanted.index] = number(reply) > 0
                     else:
-                        again = Wanted(wanted.index, wanted.key, redirect.asking)
+                        again = Wanted(wanted.index, wanted.command, redirect.asking)
                         redirected.setdefault(self._topology.follow(redirect), []).append(again)
             except TierError as error:
                 errors.append(error)
@@ -183,13 +220,13 @@ class RespBackend:
         return redirected
 
 
-def exists(batch: Sequence[Wanted]) -> bytes:
-    """The commands that ask for all of a batch."""
-    return b"".join((ASKING if wanted.asking else b"") + command(b"EXISTS", wanted.key) for wanted in batch)
+def joined(batch: Sequence[Wanted]) -> bytes:
+    """The commands of a batch."""
+    return b"".join((ASKING if wanted.asking else b"") + wanted.command for wanted in batch)
 
 
-def read_all(batch: Sequence[Wanted], connection: Connection) -> list[Reply]:
-    """Read the replies to `exists`."""
+def read_batch(batch: Sequence[Wanted], connection: Connection) -> list[Reply]:
+    """Read the replies to `joined`."""
     replies: list[Reply] = []
     for wanted in batch:
         if wanted.asking:

@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 import vllm
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 from vllm.v1.kv_offload import base
 from vllm.v1.kv_offload.config import OffloadingConfig
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
@@ -35,6 +36,12 @@ print(
             "schedule_end_context": list(base.ScheduleEndContext._fields),
             "offloading_config": fields(OffloadingConfig),
             "lookup_result": [member.name for member in base.LookupResult],
+            "offloading_event": fields(base.OffloadingEvent),
+            "locality": [member.name for member in base.Locality],
+            "connector": {
+                name: parameters(getattr(OffloadingConnector, name))
+                for name in ("on_new_request", "get_num_new_matched_tokens")
+            },
             "medium": [member.name for member in base.Medium],
             "tier_constructor": parameters(SecondaryTierManager.__init__),
             "tier_abstract": sorted(SecondaryTierManager.__abstractmethods__),

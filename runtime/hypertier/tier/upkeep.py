@@ -1,0 +1,224 @@
+"""What follows a request in its own time: chunks in use live on, and tenants are held to their quotas.
+
+vLLM asks the tier about chunks that neither the GPU nor L1 holds. Without this, a prefix so hot that it never
+leaves them would expire from L2, and be missing there after a restart.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from hypertier.tier.backends.backend import Ledger
+from hypertier.tier.circuit import Circuit
+from hypertier.tier.entries import Entries
+from hypertier.tier.guard import Guard
+from hypertier.tier.metrics import Counters
+from hypertier.tier.tenants import TAG_BYTES, Tenants, tag_of_key
+
+BATCH = 512  # chunks in one request to L2
+CAPACITY = 131_072  # chunks whose last refresh is remembered, some 25 MB
+REFRESHES_PER_LIFE = 2
+LEDGER_SECONDS = 300.0  # of a tenant with a quota, uses within it count as one
+UNACCOUNTED_SHARE = 8  # of a quota, one part may be under way from each engine
+RETRY_SECONDS = 1.0
+APART_SECONDS = 1e-6  # a chunk counts as used this much before the one in front of it: prefixes outlive ends
+
+
+class Upkeep:
+    """Works on a thread of its own, behind a circuit; a failing L2 is counted, and asked again later.
+
+    A chunk in use has its life renewed at most `REFRESHES_PER_LIFE` times in it. Each tenant with a quota has
+    a ledger in L2, shared by all engines, of what it keeps. When that exceeds the quota the tenant's own
+    chunks go, the longest unused first. What an engine has stored but not yet written down is bounded, so a
+    ledger that cannot be reached stops a tenant's stores.
+    """
+
+    def __init__(
+        self,
+        entries: Entries,
+        tenants: Tenants,
+        counters: Counters,
+        on_change: Callable[[str, Exception | None], None],
+        ledger: Ledger | None = None,
+        timeout_seconds: float = 1.0,
+        new_circuit: Callable[[], Circuit] = Circuit,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._entries = entries
+        self._tenants = tenants
+        self._counters = counters
+        self._guard = Guard("upkeep", new_circuit(), counters, on_change)
+        self._ledger = ledger
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._renewed_at: OrderedDict[bytes, float] = OrderedDict()
+        self._owed: dict[bytes, dict[bytes, float]] = {}  # uses that no ledger knows of yet, by tenant
+        self._owed_stores: Counter[bytes] = Counter()
+        self._lock = threading.Lock()
+        self._unaccounted: Counter[bytes] = Counter()
+        self._gone: list[bytes] = []
+        self._notes: queue.SimpleQueue[tuple[bool, Iterable[bytes]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="hypertier-upkeep", daemon=True)
+        self._thread.start()
+
+    def admits(self, key: bytes) -> bool:
+        """Whether the tenant may store another chunk now. After a yes: `stored` or `abandoned`."""
+        limit = self._limit(key)
+        if limit is None:
+            return True
+        tag = tag_of_key(key)
+        with self._lock:
+            if self._unaccounted[tag] >= min(limit, max(1, limit // UNACCOUNTED_SHARE)):
+                return False
+            self._unaccounted[tag] += 1
+        return True
+
+    def stored(self, keys: Sequence[bytes]) -> None:
+        """Chunks were stored, each in front of the next."""
+        self._notes.put((True, keys))
+
+    def abandoned(self, keys: Sequence[bytes]) -> None:
+        """Chunks were admitted but not stored."""
+        with self._lock:
+            for key in keys:
+                if self._limit(key) is not None:
+                    self._unaccounted[tag_of_key(key)] -= 1
+
+    def used(self, keys: Iterable[bytes]) -> None:
+        """Chunks are in use, each in front of the next; `keys` is gone through later, by another thread."""
+        self._notes.put((False, keys))
+
+    def take_gone(self) -> list[bytes]:
+        """Return the chunks that were removed since the last call."""
+        with self._lock:
+            gone, self._gone = self._gone, []
+        return gone
+
+    def close(self, timeout_seconds: float) -> None:
+        """End the connections and the thread; what it has not done is left."""
+        self._entries.close()
+        self._notes.put(None)
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while (notes := self._take_notes()) is not None:
+            due: dict[bytes, float] = {}
+            for is_store, keys in notes:
+                now = self._clock()
+                for place, key in enumerate(keys):
+                    at = now - place * APART_SECONDS
+                    if is_store:
+                        self._remember(key, now)
+                        self._owe(key, at, num_stores=1)
+                    elif now - self._renewed_at.get(key, float("-inf")) >= self._pause(key):
+                        due[key] = at
+            self._renew(due)
+            for tag in list(self._owed):
+                if not self._settle(tag):
+                    break
+
+    def _take_notes(self) -> list[tuple[bool, Iterable[bytes]]] | None:
+        """Everything there is to do, None at the end; waits, but not long where something is owed."""
+        notes: list[tuple[bool, Iterable[bytes]]] = []
+        try:
+            note = self._notes.get(timeout=RETRY_SECONDS if self._owed else None)
+            while note is not None:
+                notes.append(note)
+                note = self._notes.get_nowait()
+        except queue.Empty:
+            return notes
+        return None
+
+    def _renew(self, due: dict[bytes, float]) -> None:
+        for batch in batches(due):
+            found: list[bool] | None = self._guard.call(partial(self._entries.refresh, batch), None)
+            if found is None:
+                return  # what is still in use is heard of again
+            now = self._clock()
+            self._counters.add("chunks_renewed", sum(found))
+            for key, is_there in zip(batch, found, strict=True):
+                self._remember(key, now)
+                if is_there:
+                    self._owe(key, due[key])
+
+    def _owe(self, key: bytes, at: float, num_stores: int = 0) -> None:
+        if self._limit(key) is not None:
+            tag = tag_of_key(key)
+            self._owed.setdefault(tag, {})[key[TAG_BYTES:]] = at
+            self._owed_stores[tag] += num_stores
+
+    def _settle(self, tag: bytes) -> bool:
+        """Write down what a tenant has used, and remove what is too much; returns whether L2 let it."""
+        assert self._ledger is not None
+        ledger, name = self._ledger, self._entries.ledger_name(tag)
+        ttl_seconds = self._entries.ttl_seconds(tag)
+        owed = self._owed[tag]
+        held = 0
+        for batch in batches(owed):
+            uses = {member: owed[member] for member in batch}
+            since = self._clock() - ttl_seconds
+            note = partial(ledger.note, name, uses, since, ttl_seconds, self._timeout_seconds)
+            counted: int | None = self._guard.call(note, None)
+            if counted is None:
+                return False
+            held = counted
+        del self._owed[tag]
+        settled = self._owed_stores.pop(tag, 0)
+        self._remove_surplus(tag, name, held)
+        with self._lock:
+            self._unaccounted[tag] -= settled
+        return True
+
+    def _remove_surplus(self, tag: bytes, name: bytes, held: int) -> None:
+        ledger, timeout = self._ledger, self._timeout_seconds
+        limit = self._limit(tag)
+        assert ledger is not None
+        assert limit is not None
+
+        def remove(count: int) -> list[bytes]:
+            members = ledger.surplus(name, limit, count, timeout)
+            keys = [tag + member for member in members]  # whatever the ledger says, its own tenant's
+            if members:
+                ledger.remove_many([name for key in keys for name in self._entries.names(key)], timeout)
+                ledger.forget(name, members, timeout)
+            return keys
+
+        while held > limit:
+            none: list[bytes] = []
+            removed = self._guard.call(partial(remove, held - limit), none)
+            if not removed:
+                return
+            held -= len(removed)
+            self._counters.add("quota_removals", len(removed))
+            for key in removed:
+                self._renewed_at.pop(key, None)
+            with self._lock:
+                self._gone += removed
+
+    def _limit(self, key: bytes) -> int | None:
+        """How many chunks the tenant may keep; None: any number."""
+        quota = self._tenants.terms(key).quota_bytes
+        return None if quota is None or self._ledger is None else quota // self._entries.entry_bytes
+
+    def _pause(self, key: bytes) -> float:
+        pause = self._entries.ttl_seconds(key) / REFRESHES_PER_LIFE
+        return pause if self._limit(key) is None else min(pause, LEDGER_SECONDS)
+
+    def _remember(self, key: bytes, now: float) -> None:
+        self._renewed_at[key] = now
+        self._renewed_at.move_to_end(key)
+        if len(self._renewed_at) > CAPACITY:
+            self._renewed_at.popitem(last=False)
+
+
+def batches(keys: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Cut keys into lists of at most `BATCH`."""
+    left = iter(keys)
+    while batch := list(islice(left, BATCH)):
+        yield batch
