@@ -46,7 +46,13 @@ class AdoptedStack(cdk.Stack):
             cdk.Annotations.of(subnet).acknowledge_warning(
                 "@aws-cdk/aws-ec2:noSubnetRouteTableId", "no route is added to a network that exists already"
             )
-        self.network = Network(self, "Network", existing=vpc, closed=deployment.cluster.closed_network)
+        self.network = Network(
+            self,
+            "Network",
+            existing=vpc,
+            existing_cidrs=told.vpc_cidrs,
+            closed=deployment.cluster.closed_network,
+        )
         self.cluster = AdoptedCluster(
             self,
             "Cluster",

@@ -109,6 +109,7 @@ class InferenceEndpoint(Construct):
                 l2_secret_arn=cache_store.secret.secret_arn if cache_store else None,
                 engine_image=engine,
                 router_image=router,
+                vpc_cidrs=cluster.network.cidrs,
             ),
         )
         before: list[IDependable] = [*_namespace(self, cluster, deployment, self.config)]

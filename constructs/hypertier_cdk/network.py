@@ -12,6 +12,7 @@ from constructs import Construct
 
 from hypertier.catalog.zones import ZONE_ID, zones_beside
 from hypertier.errors import ConfigError
+from hypertier.spec.deployment import check_cidr
 from hypertier_cdk.nag import accept
 from hypertier_cdk.vpc_endpoints import images_of, is_reachable_image, services_for
 
@@ -29,10 +30,12 @@ class Network(Construct):
     training plan's capacity lies in one of them. Others of the same Region fill them up to `max_azs`. Without
     any the first `max_azs` zones of the account are taken. `closed=True` leaves out the way to the internet:
     AWS is reached through endpoints, which whoever needs them asks for with `reach`, and what only the
-    internet has is refused when the app is synthesized.
+    internet has is refused when the app is synthesized. `existing_cidrs` are all address ranges of the
+    `existing` VPC; without them endpoints admit clients from anywhere.
 
     Attributes:
         vpc: the VPC.
+        cidrs: its address ranges; empty where they are not known.
         private_subnets: where nodes, the control plane and L2 live.
         availability_zone_ids: the zones of `private_subnets`, in their order; empty where ids were not given.
     """
@@ -46,6 +49,7 @@ class Network(Construct):
         max_azs: int = 3,
         closed: bool = False,
         existing: ec2.IVpc | None = None,
+        existing_cidrs: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         if not MIN_ZONES <= max_azs <= MAX_ZONES:
@@ -64,6 +68,9 @@ class Network(Construct):
         self._is_new = existing is None
         self.availability_zone_ids = filled_up(zone_ids, max_azs) if self._is_new else zone_ids
         self.vpc = existing or self._new_vpc(len(self.availability_zone_ids) or max_azs)
+        for cidr in existing_cidrs:
+            check_cidr("existing_cidrs", cidr)
+        self.cidrs = (self.vpc.vpc_cidr_block,) if self._is_new else tuple(existing_cidrs)
         self.private_subnets = self._private_subnets()
         self._endpoints: dict[str, ec2.InterfaceVpcEndpoint] = {}
         self._endpoints_group: ec2.SecurityGroup | None = None

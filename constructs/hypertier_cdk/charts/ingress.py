@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import CustomCertificateConfig, InferenceEndpointConfig
-from hypertier_cdk.charts.inputs import TOKEN_MARK, refuse
+from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, client_cidrs, refuse
 from hypertier_cdk.charts.names import Names
 from hypertier_cdk.charts.pods import Object, metadata
 from hypertier_cdk.charts.router import DRAIN_SECONDS
@@ -25,7 +26,9 @@ DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9
 PREFIX = "alb.ingress.kubernetes.io"
 
 
-def ingress_objects(deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names) -> list[Object]:
+def ingress_objects(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
+) -> list[Object]:
     """An Ingress where the manifest brings a certificate; nothing where it has no `tlsConfig`.
 
     Raises:
@@ -43,11 +46,12 @@ def ingress_objects(deployment: Deployment, endpoint: InferenceEndpointConfig, n
             "acmArn and domainName of a certificate: with serving: selfhosted nothing makes one",
         )
     _check(deployment, endpoint, certificate)
+    annotations = _annotations(endpoint, certificate, client_cidrs(deployment, inputs))
     return [
         {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "Ingress",
-            "metadata": metadata(names, "router", _annotations(endpoint, certificate)),
+            "metadata": metadata(names, "router", annotations),
             "spec": {
                 "ingressClassName": "alb",
                 "rules": [
@@ -71,7 +75,9 @@ def ingress_objects(deployment: Deployment, endpoint: InferenceEndpointConfig, n
     ]
 
 
-def _annotations(endpoint: InferenceEndpointConfig, certificate: CustomCertificateConfig) -> dict[str, str]:
+def _annotations(
+    endpoint: InferenceEndpointConfig, certificate: CustomCertificateConfig, clients: Sequence[str]
+) -> dict[str, str]:
     balancer = endpoint.spec.load_balancer
     idle = (balancer.idle_timeout_seconds if balancer else None) or IDLE_SECONDS
     algorithm = (balancer.routing_algorithm if balancer else None) or ALGORITHM
@@ -96,6 +102,8 @@ def _annotations(endpoint: InferenceEndpointConfig, certificate: CustomCertifica
         "load-balancer-attributes": _listed(balancer_attributes),
         "target-group-attributes": _listed(target_attributes),
     }
+    if clients:
+        values["inbound-cidrs"] = ",".join(clients)
     return {f"{PREFIX}/{name}": value for name, value in values.items()}
 
 

@@ -23,7 +23,8 @@ class ChartInputs:
 
     `l2_url` goes before the manifest's `l2CacheLocalUrl`. `l2_secret_arn` holds L2's user and password.
     A role's ARN annotates the service account for IRSA; with EKS Pod Identity leave it out. `vpc_cidrs`
-    narrows the network policies to where L2 and the clients are.
+    narrows the network policies and the load balancer to the VPC, for what comes in beside the deployment's
+    `cluster.clientCidrs`; without it nothing is known of the network, and nothing of it is narrowed.
     """
 
     l2_url: str | None = None
@@ -85,6 +86,12 @@ def l2_url(endpoint: InferenceEndpointConfig, inputs: ChartInputs) -> Resolved:
         "HYPERTIER_L2_URL: the CDK fills in the store's address; else set "
         "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl",
     )
+
+
+def client_cidrs(deployment: Deployment, inputs: ChartInputs) -> tuple[str, ...]:
+    """Where clients outside the cluster are: in the VPC and where `cluster.clientCidrs` says; empty for
+    anywhere, where neither is known."""
+    return tuple(dict.fromkeys((*inputs.vpc_cidrs, *deployment.cluster.client_cidrs)))
 
 
 def placeholder_annotations(*values: Resolved) -> dict[str, Any]:

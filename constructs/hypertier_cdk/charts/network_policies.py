@@ -9,7 +9,7 @@ from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.tier.address import parse_l2_url
 from hypertier_cdk.charts.engine_arguments import publishes_kv_events
 from hypertier_cdk.charts.exporter import is_exported
-from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, l2_url
+from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, client_cidrs, l2_url
 from hypertier_cdk.charts.names import (
     KV_EVENTS_PORT,
     KV_REPLAY_PORT,
@@ -56,7 +56,7 @@ def network_policies(
             names,
             "router",
             [
-                _rule("from", [*_networks(inputs), {"namespaceSelector": {}}], ROUTER_PORT),
+                _rule("from", [*_clients(deployment, inputs), {"namespaceSelector": {}}], ROUTER_PORT),
                 _rule("from", [{"namespaceSelector": {}}], ROUTER_METRICS_PORT),
                 *_peers(endpoint, "from", names),
             ],
@@ -116,6 +116,12 @@ def _networks(inputs: ChartInputs) -> list[Object]:
     return [{"ipBlock": {"cidr": ANYWHERE, "except": [METADATA_SERVICE]}}]
 
 
+def _clients(deployment: Deployment, inputs: ChartInputs) -> list[Object]:
+    """Where requests come from: the VPC, and what the deployment names beside it."""
+    known = client_cidrs(deployment, inputs)
+    return [{"ipBlock": {"cidr": cidr}} for cidr in known] or _networks(inputs)
+
+
 def _dns() -> Object:
     """CoreDNS, or NodeLocal DNSCache where it stands in between."""
     return {
@@ -163,8 +169,10 @@ def _to_l2(endpoint: InferenceEndpointConfig, inputs: ChartInputs) -> list[Objec
         return [_rule("to", _networks(inputs), DAEMON_PORT)]  # the node's address is one of the VPC's
     url = l2_url(endpoint, inputs).value
     port = _port_of_token(url) if TOKEN_MARK in url else parse_l2_url(url).port
-    # a Service's or ElastiCache's name has no stable address: its networks, and pods that serve Valkey here
-    return [_rule("to", [*_networks(inputs), {"namespaceSelector": {}}], port)]
+    # a Service's or ElastiCache's name has no stable address: its networks, and pods that serve Valkey here;
+    # a store of somebody's own may be anywhere
+    networks = _networks(inputs if inputs.l2_url else ChartInputs())
+    return [_rule("to", [*networks, {"namespaceSelector": {}}], port)]
 
 
 def _port_of_token(url: str) -> int:

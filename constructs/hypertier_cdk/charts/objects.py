@@ -93,6 +93,6 @@ def endpoint_objects(
         *engine_objects(deployment, endpoint, names, inputs),
         *router_objects(deployment, endpoint, names, inputs),
         *exporter_objects(deployment, endpoint, names, inputs),
-        *ingress_objects(deployment, endpoint, names),
+        *ingress_objects(deployment, endpoint, names, inputs),
     ]
     return sorted(objects, key=lambda entry: ORDER.index(entry["kind"]))

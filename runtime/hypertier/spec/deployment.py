@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,11 @@ class ClusterAttributes:
     availability_zones: tuple[str, ...]
     private_subnet_ids: tuple[str, ...]
     oidc_provider_arn: str | None = None
+    vpc_cidrs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for cidr in self.vpc_cidrs:
+            check_cidr("cluster.attributes.vpcCidrs", cidr)
         if len(self.private_subnet_ids) != len(self.availability_zones):
             raise ConfigError(
                 "cluster.attributes.privateSubnetIds",
@@ -82,14 +86,18 @@ class Cluster:
     """A new EKS and HyperPod cluster of `kubernetes_version`, or the name of an `existing` HyperPod cluster.
 
     An existing one is never changed; the CDK needs its `attributes`, since it asks nothing of AWS.
+    `client_cidrs` are where clients are beside the VPC and the cluster's own pods.
     """
 
     kubernetes_version: str = "1.35"
     existing: str | None = None
     attributes: ClusterAttributes | None = None
     closed_network: bool = False
+    client_cidrs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for cidr in self.client_cidrs:
+            check_cidr("cluster.clientCidrs", cidr)
         if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", self.kubernetes_version):
             raise ConfigError("cluster.kubernetesVersion", self.kubernetes_version, "a version, such as 1.35")
         if self.existing is not None and not GROUP_NAME.fullmatch(self.existing):
@@ -350,6 +358,20 @@ class Deployment:
             "the type of one of the deployment's instanceGroups, which are "
             + ", ".join(f"{group.name} ({group.instance_type})" for group in self.instance_groups),
         )
+
+
+def check_cidr(setting: str, cidr: object) -> None:
+    """Refuse what is no range of addresses.
+
+    Raises:
+        ConfigError: names `setting`.
+    """
+    try:
+        if not isinstance(cidr, str) or "/" not in cidr:
+            raise ValueError("no prefix length")
+        ip_network(cidr)
+    except ValueError as error:
+        raise ConfigError(setting, cidr, f"ranges of addresses such as 10.0.0.0/8 ({error})") from None
 
 
 def check_region(region: str) -> None:

@@ -45,6 +45,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "cluster.existing": "Name of an existing HyperPod cluster, instead of a new one.",
     "cluster.attributes": "What AWS says of the existing cluster.",
     "cluster.closedNetwork": "Whether the cluster has no way to the internet.",
+    "cluster.clientCidrs": "Where clients are beside the VPC and the cluster's own pods, as CIDRs.",
     "instanceGroups": "Nodes of the HyperPod cluster.",
     "instanceGroups[].name": "Name of the group.",
     "instanceGroups[].instanceType": "SageMaker instance type, which begins with ml.",

@@ -234,16 +234,6 @@ def test_only_router_and_exporter_reach_an_engine() -> None:
     assert peers == ["router", "exporter"]
 
 
-def test_the_networks_of_the_vpc_narrow_where_l2_may_be() -> None:
-    wanted = deployment()
-    objects = endpoint_objects(wanted, wanted.endpoints[0], ChartInputs(vpc_cidrs=("10.0.0.0/16",)))
-
-    engine = next(e for e in objects if e["kind"] == "NetworkPolicy" and "engine" in e["metadata"]["name"])
-
-    to_l2 = [rule for rule in engine["spec"]["egress"] if rule["ports"][0]["port"] == 6379]
-    assert [peer.get("ipBlock") for peer in to_l2[0]["to"]] == [{"cidr": "10.0.0.0/16"}, None]
-
-
 @pytest.mark.parametrize(
     ("closed", "cidr"),
     [pytest.param(False, "0.0.0.0/0", id="open"), pytest.param(True, "10.0.0.0/16", id="closed")],
