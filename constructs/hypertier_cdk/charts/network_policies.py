@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
@@ -66,6 +67,7 @@ def network_policies(
                 to_engines,
                 *_kv_events(endpoint, "to", _pods(names, "engine")),
                 *_peers(endpoint, "to", names),
+                *_jwks(deployment),
             ],
         ),
     ]
@@ -103,6 +105,15 @@ def _kv_events(endpoint: InferenceEndpointConfig, direction: str, pods: Object) 
 def _peers(endpoint: InferenceEndpointConfig, direction: str, names: Names) -> list[Object]:
     """From router to router, where they tell one another what is in flight; nobody else may."""
     return [_rule(direction, [_pods(names, "router")], ROUTER_PEER_PORT)] if routers_share(endpoint) else []
+
+
+def _jwks(deployment: Deployment) -> list[Object]:
+    """From router to who issues JWTs, where their keys are fetched: a name's address is nobody's to know."""
+    jwt = deployment.access.jwt if deployment.access is not None else None
+    if jwt is None or not jwt.jwks_is_url:
+        return []
+    anywhere = {"ipBlock": {"cidr": ANYWHERE, "except": [METADATA_SERVICE]}}
+    return [_rule("to", [anywhere], urlsplit(jwt.jwks).port or 443)]
 
 
 def _pods(names: Names, component: str) -> Object:

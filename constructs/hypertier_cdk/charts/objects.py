@@ -30,6 +30,7 @@ ORDER = (
     "NetworkPolicy",
     "PersistentVolume",
     "PersistentVolumeClaim",
+    "ConfigMap",
     "Service",
     "PodDisruptionBudget",
     "Deployment",

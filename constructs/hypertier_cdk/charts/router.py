@@ -7,6 +7,15 @@ from hypertier.router.settings import BY_PROMPT, STRATEGIES, RouterSettings
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes
+from hypertier_cdk.charts.access import (
+    ACCESS_FILE,
+    KEYS_FILE,
+    SALT_KEY_FILE,
+    access_mounts,
+    access_objects,
+    access_volumes,
+    has_secret,
+)
 from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, refuse, router_image
 from hypertier_cdk.charts.names import (
@@ -49,6 +58,7 @@ def router_objects(
         *_slices_role(names),
         _service(names),
         *([_peers_service(names)] if routers_share(endpoint) else []),
+        *access_objects(deployment, names),
         disruption_budget(names, "router"),
         _deployment(deployment, endpoint, names, inputs),
         *router_scaling(deployment, endpoint, names, MIN_REPLICAS),
@@ -89,6 +99,9 @@ def router_settings(
         lameduck_seconds=LAMEDUCK_SECONDS,
         kv_events_port=KV_EVENTS_PORT,
         session_key=endpoint.spec.worker.environment_value("SESSION_KEY") or SESSION_KEY,
+        access=ACCESS_FILE if deployment.access is not None else None,
+        api_keys=KEYS_FILE if has_secret(deployment) else None,
+        salt_key=SALT_KEY_FILE if has_secret(deployment) else None,
         l1_tokens=(plan_engine(deployment, endpoint).l1_tokens or 0) if strategy in BY_PROMPT else 0,
     )
 
@@ -101,6 +114,10 @@ def router_arguments(settings: RouterSettings) -> list[str]:
         arguments += ["--peers", settings.peers, "--peer-listen", str(settings.peer_listen)]
     if settings.strategy == "session":
         arguments += ["--session-key", settings.session_key]
+    if settings.access is not None:
+        arguments += ["--access", settings.access]
+    if settings.api_keys is not None:
+        arguments += ["--api-keys", settings.api_keys, "--salt-key", str(settings.salt_key)]
     if settings.strategy == "kvaware":
         arguments += ["--kv-events-port", str(settings.kv_events_port)]
     arguments += ["--index-bytes", str(settings.index_bytes)]
@@ -219,10 +236,16 @@ def _deployment(
                             "livenessProbe": http_probe(
                                 "/metrics", "metrics", periodSeconds=10, timeoutSeconds=5, failureThreshold=6
                             ),
-                            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                            "volumeMounts": [
+                                {"name": "tmp", "mountPath": "/tmp"},
+                                *access_mounts(deployment),
+                            ],
                         }
                     ],
-                    "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+                    "volumes": [
+                        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+                        *access_volumes(deployment, names),
+                    ],
                 },
             },
         },

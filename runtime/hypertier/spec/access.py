@@ -204,6 +204,29 @@ class Access:
                 raise ConfigError("access.tenants", names, f"each name once; {name!r} stands there twice")
 
 
+def check_deployed(access: Access, serving: str) -> None:
+    """Refuse what routers in Kubernetes could not keep.
+
+    Raises:
+        ConfigError: names the key of the deployment file.
+    """
+    if serving != "selfhosted":
+        raise ConfigError("access", "a section", "none with serving: operator, whose router asks nobody")
+    if access.secret_name is not None:
+        return
+    if access.jwt is not None and not access.shared_cache:
+        raise ConfigError(
+            "access.secretName",
+            None,
+            "a Secret with the files salt-key and keys (it may be empty), to keep tenants' cache apart; or "
+            "access.sharedCache: true",
+        )
+    if access.tenants and access.jwt is None:
+        raise ConfigError(
+            "access.secretName", None, "a Secret with the files keys and salt-key, which tell tenants apart"
+        )
+
+
 def load_access(path: Path | str, setting: str) -> Access:
     """Read the `access` section of a file, which may be a deployment file.
 

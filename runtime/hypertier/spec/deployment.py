@@ -16,6 +16,7 @@ from typing import Any
 from hypertier.catalog.zones import REGION, ZONE_ID, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
+from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier.spec.lifecycle import LifecycleScript
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
@@ -315,12 +316,15 @@ class Deployment:
     images: Images = field(default_factory=Images)
     controllers: Controllers = field(default_factory=Controllers)
     scaling: Scaling = field(default_factory=Scaling)
+    access: Access | None = None
 
     def __post_init__(self) -> None:
         if not self.endpoints:
             raise ConfigError("endpoints", [], "at least one endpoint manifest")
         if self.serving not in SERVING_MODES:
             raise ConfigError("serving", self.serving, " or ".join(SERVING_MODES))
+        if self.access is not None:
+            check_deployed(self.access, self.serving)
         if not self.instance_groups:
             raise ConfigError("instanceGroups", [], "at least one group of nodes")
         names = [group.name for group in self.instance_groups]
@@ -414,6 +418,7 @@ class DeploymentFile:
     images: Images | None = None
     controllers: Controllers | None = None
     scaling: Scaling | None = None
+    access: Access | None = None
 
 
 def load_deployment(path: Path | str) -> Deployment:

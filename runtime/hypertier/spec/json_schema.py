@@ -75,6 +75,35 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "scaling.min": "Least replicas.",
     "scaling.max": "Most replicas.",
     "scaling.monthlyBudgetUsd": "What a month may cost, in US dollars.",
+    "access": "Who may ask the endpoints, how much, and when it is their turn.",
+    "access.secretName": "Secret with the files keys and salt-key.",
+    "access.jwt": "Whose JWTs are taken, beside API keys.",
+    "access.jwt.jwks": "https URL, or path, of a JWK Set.",
+    "access.jwt.issuer": "Who issues the tokens.",
+    "access.jwt.audience": "Whom the tokens are for.",
+    "access.jwt.tenantClaim": "Claim that names the tenant.",
+    "access.jwt.algorithms": "Signatures that are taken; asymmetric ones alone.",
+    "access.jwt.leeway": "How far clocks may differ, such as 60s.",
+    "access.tenants": "Tenants with limits of their own.",
+    "access.tenants[].name": "As the tenant's keys and JWTs name it.",
+    **{
+        f"access.{of}.{key}": text
+        for of in ("tenants[]", "default")
+        for key, text in {
+            "requestsPerMinute": "Requests a minute; no key for no limit.",
+            "tokensPerMinute": "Tokens a minute, of prompts and answers; no key for no limit.",
+            "concurrentRequests": "Requests at once; no key for no limit.",
+            "weight": "Share of the engines while requests wait.",
+            "priority": "Lower ones go first.",
+        }.items()
+    },
+    "access.default": "Limits of each tenant without an entry.",
+    "access.queue": "Requests wait in the router once engines have enough of them.",
+    "access.queue.maxInFlightPerReplica": "Requests that an engine has at most, on average.",
+    "access.queue.size": "Requests that wait in a router at most.",
+    "access.queue.timeout": "How long one waits, such as 30s.",
+    "access.sharedCache": "Whether tenants find what others have cached.",
+    "access.paths": "Paths of engines for tenants, beside those of OpenAI's API.",
     "endpoints": "Endpoint manifests, as paths relative to this file.",
 }
 _DEPLOYMENT_CHOICES = {

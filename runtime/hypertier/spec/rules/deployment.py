@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
+from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.deployment import (
     L1,
     L2,
@@ -81,6 +83,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         (path("operator"), Operator),
         (path("images"), Images),
         (path("controllers"), Controllers),
+        (path("access"), Access),
     ]
     parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
     for where, cls in parts:
@@ -88,9 +91,11 @@ def setting(subject: Subject) -> Iterator[Hit]:
         if not data or any(place[: len(where)] == where for place in broken):
             continue
         try:
-            codec.decode(cls, data, "", [])
+            read: object = codec.decode(cls, data, "", [])
+            if isinstance(read, Access):
+                check_deployed(read, subject.manifest.text("serving") or "selfhosted")
         except ConfigError as error:
-            yield hit((*where, *_below(cls, error.setting)), expected=error.expected)
+            yield hit((*where, *_below(cls, error.setting, data)), expected=error.expected)
     region = subject.manifest.text("region")
     region = DEFAULT_REGION if region is None else region
     try:
@@ -213,9 +218,20 @@ def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
         yield hit(path(name), groups=", ".join(said))
 
 
-def _below(cls: type, setting: str) -> list[str]:
+def _below_access(setting: str, data: Mapping[str, Any]) -> list[str | int]:
+    """The place of what an error calls `tenants.acme.weight` or `jwt.leeway`."""
+    for index, entry in enumerate(data.get("tenants") or ()):
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        if setting.startswith(f"tenants.{name}."):
+            return ["tenants", index, setting.removeprefix(f"tenants.{name}.")]
+    return ["tenants"] if setting.startswith("tenants") else list(setting.split("."))
+
+
+def _below(cls: type, setting: str, data: Mapping[str, Any]) -> Sequence[str | int]:
     """The fields of `cls` that an error of it names: those of a group follow the group's name."""
     parts = setting.split(".")
+    if cls is Access:
+        return _below_access(setting.removeprefix("access."), data)
     return parts[2:] if cls is InstanceGroup and len(parts) > 2 else parts[-1:]
 
 
