@@ -27,6 +27,7 @@ async def routed(
     for engine in engines:
         await engine.start()
     listed: dict[str, Any] = {"replicas": tuple(engine.url for engine in engines), "strategy": "roundrobin"}
+    listed["slow_start_seconds"] = 0.0
     router = Router(RouterSettings(listen="127.0.0.1:0", **(listed | settings)), admission=admission)
     await router.start()
     try:

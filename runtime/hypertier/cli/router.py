@@ -93,6 +93,24 @@ MIB = 1024 * 1024
     help="Further replicas to try when one takes a request and fails before the first byte of its answer.",
 )
 @click.option(
+    "--retry-budget",
+    default=0.2,
+    show_default=True,
+    help="Retries for each request of the last ten seconds, beside 100 that are always free.",
+)
+@click.option(
+    "--stall-timeout-seconds",
+    default=300.0,
+    show_default=True,
+    help="Silence of an engine with streams waiting after which it is out of the choice; 0 is never.",
+)
+@click.option(
+    "--slow-start-seconds",
+    default=10.0,
+    show_default=True,
+    help="Time over which an engine that is new, or back, comes into its share of the choices.",
+)
+@click.option(
     "--max-body-bytes", default=64 * MIB, show_default=True, help="Largest request body; larger ones get 413."
 )
 @click.option(
@@ -159,6 +177,9 @@ def command(
     salt_key: str | None,
     explain: bool,
     retries: int,
+    retry_budget: float,
+    stall_timeout_seconds: float,
+    slow_start_seconds: float,
     max_body_bytes: int,
     max_head_bytes: int,
     max_buffered_bytes: int,
@@ -198,6 +219,9 @@ def command(
         salt_key=salt_key,
         explain=explain,
         retries=retries,
+        retry_budget=retry_budget,
+        stall_timeout_seconds=stall_timeout_seconds,
+        slow_start_seconds=slow_start_seconds,
         max_body_bytes=max_body_bytes,
         max_head_bytes=max_head_bytes,
         max_buffered_bytes=max_buffered_bytes,

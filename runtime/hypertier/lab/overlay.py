@@ -141,7 +141,16 @@ ROUTER = Overlay(
         Rule("--drain-seconds", "5", "nobody waits for long answers here"),
     ),
     kept_options=frozenset(
-        {"--strategy", "--session-key", "--retries", "--max-body-bytes", "--max-head-bytes"}
+        {
+            "--strategy",
+            "--session-key",
+            "--retries",
+            "--retry-budget",
+            "--stall-timeout-seconds",
+            "--slow-start-seconds",
+            "--max-body-bytes",
+            "--max-head-bytes",
+        }
         | {"--max-buffered-bytes", "--index-bytes", "--connect-timeout", "--response-timeout"}
         | {"--read-timeout", "--idle-timeout", "--health-interval", "--health-timeout"}
     ),

@@ -19,7 +19,8 @@ from hypertier.router.discovery import discover
 from hypertier.router.front import Admin, Front
 from hypertier.router.health import HealthChecks
 from hypertier.router.kv_streams import KvStreams
-from hypertier.router.metrics import Discoveries, KvCounts, Metrics, PeerCounts, SizeCounts
+from hypertier.router.metrics import Discoveries, KvCounts, Metrics, PeerCounts, ProtectionCounts, SizeCounts
+from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
 from hypertier.router.proxy import Proxy
@@ -85,13 +86,18 @@ class Router:
             interval_seconds=settings.health_interval_seconds,
             timeout_seconds=settings.health_timeout_seconds,
         )
+        outliers = Outliers(self.replicas, stall_seconds=settings.stall_timeout_seconds, now=time.monotonic)
+        retry_budget = RetryBudget(settings.retry_budget)
+        self.metrics.registry.register(ProtectionCounts(outliers, retry_budget))
         proxy = Proxy(
             settings=settings,
-            picker=Picker(self.strategy, self.replicas),
+            picker=Picker(self.strategy, self.replicas, slow_start_seconds=settings.slow_start_seconds),
             replicas=self.replicas,
             metrics=self.metrics,
             now=time.monotonic,
             suspect=self._health.suspect,
+            outliers=outliers,
+            retry_budget=retry_budget,
         )
         self._door = access.build(settings, self.replicas)
         if self._door is not None:

@@ -15,7 +15,7 @@ from hypertier.router.metrics import CONTENT_TYPE, Metrics
 from hypertier.router.openai import Refusal
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.settings import RouterSettings
+from hypertier.router.settings import MAX_SECONDS, RouterSettings
 from hypertier.router.wire import BodyBudget, Request
 
 _LOCAL_METHODS = (b"GET", b"HEAD")
@@ -81,6 +81,14 @@ class Front:
         connection.named(request_id)
         if request.path == b"/health":
             self._answer_health(connection, request)
+        elif deadline_of(request) == INVALID:
+            refusal = Refusal(
+                400,
+                f"x-request-timeout takes seconds, more than 0 and at most {MAX_SECONDS}",
+                "invalid_request_timeout",
+                param="x-request-timeout",
+            )
+            self._refuse(connection, refusal)
         elif self._admission is None:
             self._send(connection, request, request_id, None)
         else:
@@ -102,6 +110,10 @@ class Front:
         """Once a second: end what has taken too long."""
         settings = self.settings
         self.tick += 1
+        pending = [connection.exchange for connection in self.connections]
+        heard = {exchange.answering_replica for exchange in pending if isinstance(exchange, Exchange)}
+        self._proxy.outliers.sweep({replica for replica in heard if replica is not None})
+        self._proxy.retry_budget.tick()
         for connection in list(self.connections):
             connection.sweep(
                 read_timeout=settings.read_timeout_seconds,
@@ -144,6 +156,9 @@ class Front:
             inference = inference._replace(session=grant.session)
         exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
         connection.exchange = exchange
+        self._proxy.retry_budget.request()
+        if TIMEOUT_HEADER in request.fields:
+            exchange.end_by(deadline_of(request))
         exchange.start()
 
     def _answer_or_point_to_metrics(self, connection: ClientConnection, request: Request) -> None:
@@ -187,6 +202,22 @@ class Front:
     def _refuse(self, connection: ClientConnection, refusal: Refusal) -> None:
         self.refused(refusal)
         connection.refuse(refusal)
+
+
+TIMEOUT_HEADER = b"x-request-timeout"
+INVALID = -1.0
+
+
+def deadline_of(request: Request) -> float:
+    """Seconds that the client gives its request; 0.0 where it says nothing, `INVALID` for nonsense."""
+    text = request.fields.get(TIMEOUT_HEADER)
+    if text is None:
+        return 0.0
+    try:
+        seconds = float(text)
+    except ValueError:
+        return INVALID
+    return seconds if 0 < seconds <= MAX_SECONDS else INVALID
 
 
 def request_ids() -> Iterator[bytes]:

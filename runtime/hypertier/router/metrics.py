@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from hypertier.router.kv_streams import KvStreams
+from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.replicas import ReplicaSet, State
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy
@@ -137,6 +138,27 @@ class Discoveries(Collector):
         yield answers
         yield failures
         yield silence
+
+
+class ProtectionCounts(Collector):
+    """What was not done, so that a fault of all does not take all out or is sent to all."""
+
+    def __init__(self, outliers: Outliers, retry_budget: RetryBudget) -> None:
+        self._outliers = outliers
+        self._retry_budget = retry_budget
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Every series; called by the registry."""
+        yield CounterMetricFamily(
+            "hypertier_router_ejections_withheld",
+            "Times a failing replica stayed in the choice, since too few were left.",
+            value=self._outliers.num_withheld,
+        )
+        yield CounterMetricFamily(
+            "hypertier_router_retries_refused",
+            "Requests not sent again, since too many had been.",
+            value=self._retry_budget.num_refused,
+        )
 
 
 class KvCounts(Collector):

@@ -128,7 +128,7 @@ def read(
     if found is not None and hash_prompt:
         model = find_string(body, b"model", start) or b""
         hashes = chain_hashes(memoryview(body)[start:], model + b"\0" + seed if seed else model)
-    streamed = hash_prompt and _find(body, b"stream", start, _TRUE) is not None
+    streamed = _find(body, b"stream", start, _TRUE) is not None
     kept = Prompt(request.path, body, start, seed) if keep_prompt and hashes else None
     return InferenceRequest(len(body) - start, hashes, session, streamed, kept)
 

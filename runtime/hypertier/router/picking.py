@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 
 from hypertier.router.openai import InferenceRequest
-from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.by_score import Choice
 
+MIN_SHARE = 0.1
+"""Of the choices, at the start of a slow start."""
+
 
 class Picker:
-    """Picks among healthy replicas by a strategy, and tells it what was sent where."""
+    """Picks among healthy replicas by a strategy, and tells it what was sent where.
 
-    def __init__(self, strategy: Strategy, replicas: ReplicaSet) -> None:
+    A replica that is new, or back, takes part in more and more of the choices over `slow_start_seconds`: an
+    idle one without a cache would be everybody's choice at once.
+    """
+
+    def __init__(self, strategy: Strategy, replicas: ReplicaSet, *, slow_start_seconds: float = 0.0) -> None:
         self.strategy = strategy
         self.replicas = replicas
         self._num_picks = 0
+        self._slow_start_seconds = slow_start_seconds
+        self._credits: dict[Replica, float] = {}
+        if slow_start_seconds:
+            replicas.watch(self._changed)
 
     def pick(
         self, ticket: Hashable, request: InferenceRequest, now: float, excluded: Collection[Replica] = ()
@@ -25,6 +36,8 @@ class Picker:
         candidates = self.candidates(excluded)
         if not candidates:
             return None
+        if self._credits:
+            candidates = self._warm(candidates, now)
         choice = self.strategy.choose(request, candidates, now)
         if len(candidates) == 1:
             choice = choice._replace(reason="only")
@@ -37,3 +50,32 @@ class Picker:
         """The replicas that `pick` would choose among."""
         healthy = self.replicas.healthy
         return [replica for replica in healthy if replica not in excluded] if excluded else healthy
+
+    def _warm(self, candidates: Sequence[Replica], now: float) -> Sequence[Replica]:
+        """Leave out who has to wait for its turn; nobody, where all have."""
+        chosen = []
+        for replica in candidates:
+            credit = self._credits.get(replica)
+            if credit is None:
+                chosen.append(replica)
+                continue
+            share = (now - replica.admitted_at) / self._slow_start_seconds
+            if share >= 1:
+                del self._credits[replica]
+                chosen.append(replica)
+                continue
+            credit += max(MIN_SHARE, share)
+            if credit >= 1:
+                chosen.append(replica)
+                credit -= 1
+            self._credits[replica] = credit
+        return candidates if not chosen or len(chosen) == len(candidates) else chosen
+
+    def _changed(self, replica: Replica, reason: str) -> None:
+        """One that comes into a fleet at work starts slowly; those that come together do not."""
+        if replica.state is not State.HEALTHY:
+            self._credits.pop(replica, None)
+            return
+        since = replica.admitted_at - self._slow_start_seconds
+        if any(other.admitted_at <= since for other in self.replicas.healthy):
+            self._credits[replica] = 0.0

@@ -16,6 +16,7 @@ import httptools
 from hypertier.router.admission import Grant
 from hypertier.router.metrics import Metrics
 from hypertier.router.openai import InferenceRequest, Refusal
+from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
@@ -66,6 +67,8 @@ class Proxy:
     metrics: Metrics
     now: Callable[[], float]
     suspect: Callable[[Replica], None]
+    outliers: Outliers
+    retry_budget: RetryBudget
 
 
 class Upstream(asyncio.Protocol):
@@ -253,6 +256,7 @@ class Exchange:
         "_attempts_left",
         "_begun_at",
         "_connecting",
+        "_deadline",
         "_end_of_answer",
         "_grant",
         "_pending_bytes",
@@ -301,6 +305,21 @@ class Exchange:
         self._status = 0
         self._pending_bytes = 0
         self._begun_at = proxy.now()
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def streamed(self) -> bool:
+        """The answer comes token by token."""
+        return self.inference.streamed
+
+    @property
+    def answering_replica(self) -> Replica | None:
+        """The one whose answer grew since the last tick, if any."""
+        return self._replica if self._started and self.last_tick < 0 else None
+
+    def end_by(self, seconds: float) -> None:
+        """Give up, answered or not, `seconds` from now; the engine's connection is closed."""
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire, seconds)
 
     def start(self) -> None:
         """Pick and send. Everything that comes of it reaches the client."""
@@ -316,6 +335,19 @@ class Exchange:
         pick.replica.waiting.add(self)
         self._send(reuse=True)
 
+    def _expire(self, seconds: float) -> None:
+        self._deadline = None
+        self._close_upstream()
+        if self._started:
+            self._release("broken")
+            self._ended()
+            self.client.truncate()
+        else:
+            self._release("5xx")
+            self._ended()
+            problem = f"not answered within the {seconds:g} s of x-request-timeout"
+            self.client.refuse(Refusal(504, problem, "deadline_exceeded", param="x-request-timeout"))
+
     def cancel(self) -> None:
         """The client is gone: so is the request, and the engine sees its connection close."""
         self._close_upstream()
@@ -328,6 +360,8 @@ class Exchange:
         if self._started:
             self.broken()
         else:
+            if self._replica is not None:
+                self._proxy.outliers.failed(self._replica)
             self._release("5xx")
             self._ended()
             seconds = self._proxy.settings.response_timeout_seconds
@@ -393,6 +427,11 @@ class Exchange:
     def complete(self, *, keep_alive: bool) -> None:
         """The answer's last byte was relayed."""
         self._upstream = None
+        if self._replica is not None:
+            if self._status < 500:
+                self._proxy.outliers.succeeded(self._replica)
+            else:
+                self._proxy.outliers.failed(self._replica, self._status)
         self._release(f"{self._status // 100}xx")
         if self._end_of_answer and self._grant is not None and self._grant.answered is not None:
             self._grant.answered(self._end_of_answer)
@@ -406,6 +445,7 @@ class Exchange:
         self._release("broken")
         self._ended()
         if replica is not None:
+            self._proxy.outliers.failed(replica)
             self._proxy.suspect(replica)
         self.client.truncate()
 
@@ -422,10 +462,13 @@ class Exchange:
             self._proxy.replicas.eject(replica, cause)
         else:
             self._attempts_left -= 1
+            self._proxy.outliers.failed(replica, int(cause) if cause.isdigit() else 0)
             self._proxy.suspect(replica)
         self._release(None)
         self._tried.add(replica)
-        if self._attempts_left < 0 or not self._proxy.picker.candidates(self._tried):
+        spent = self._attempts_left < 0 or not self._proxy.picker.candidates(self._tried)
+        # Where no connection came about nothing was sent, and the replica is out: that costs no budget.
+        if spent or (cause != "connect" and not self._proxy.retry_budget.take()):
             self._give_up()
             return
         self._proxy.metrics.retried(cause)
@@ -506,6 +549,9 @@ class Exchange:
 
     def _ended(self) -> None:
         """Nothing more comes of it: what it was let through with is free again."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         grant, self._grant = self._grant, None
         if grant is not None and grant.released is not None:
             grant.released()

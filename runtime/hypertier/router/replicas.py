@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Protocol
@@ -27,7 +28,12 @@ class IdleConnection(Protocol):
 
 
 class WaitingRequest(Protocol):
-    """A request sent to a replica whose answer has not begun."""
+    """A request sent to a replica whose answer has not begun; one that is `streamed` soon speaks."""
+
+    @property
+    def streamed(self) -> bool:
+        """Its answer comes token by token."""
+        ...
 
     def leave(self) -> None:
         """Try another replica, if there is one."""
@@ -47,7 +53,8 @@ class Replica:
 
     `in_flight` counts requests sent and not finished; `pending_bytes` is the part of their prompts that
     the engine is believed to have still to compute: uncached bytes of requests without a first byte of
-    answer.
+    answer. Until `barred_until` no good health check brings it back; from `admitted_at` on it gets more and
+    more of its share.
     """
 
     def __init__(self, url: str, address: Address) -> None:
@@ -58,6 +65,8 @@ class Replica:
         self.in_flight = 0
         self.pending_bytes = 0
         self.last_picked = 0
+        self.barred_until = 0.0
+        self.admitted_at = 0.0
         self.idle: list[IdleConnection] = []
         self.waiting: set[WaitingRequest] = set()
 
@@ -75,10 +84,11 @@ class Replica:
 class ReplicaSet:
     """All replicas by URL. `healthy` is what may be picked; watchers hear of every change of state.
 
-    `in_flight` counts the requests in flight on all of them.
+    `in_flight` counts the requests in flight on all of them; `now` is a clock in seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self.healthy: tuple[Replica, ...] = ()
         self.by_url: dict[str, Replica] = {}
         self.in_flight = 0
@@ -116,8 +126,9 @@ class ReplicaSet:
                 self.retire(replica)
 
     def admit(self, replica: Replica) -> None:
-        """A good health check: it may be picked, unless it is leaving."""
-        if replica.state in (State.NEW, State.EJECTED):
+        """A good health check: it may be picked, unless it is leaving, or barred for what it did."""
+        if replica.state in (State.NEW, State.EJECTED) and self._now() >= replica.barred_until:
+            replica.admitted_at = self._now()
             self._change(replica, State.HEALTHY, "healthy")
 
     def eject(self, replica: Replica, reason: str, *, is_silent: bool = False) -> None:

@@ -160,6 +160,7 @@ class RouterSettings:
     salt_key: str | None = None
     explain: bool = False
     retries: int = 2
+    retry_budget: float = 0.2
     max_body_bytes: int = 64 * MIB
     max_head_bytes: int = 64 * 1024
     max_buffered_bytes: int = 1024 * MIB
@@ -169,6 +170,8 @@ class RouterSettings:
     lameduck_seconds: float = 0.0
     connect_timeout_seconds: float = 3.0
     response_timeout_seconds: float = 1800.0
+    stall_timeout_seconds: float = 300.0
+    slow_start_seconds: float = 10.0
     read_timeout_seconds: float = 30.0
     idle_timeout_seconds: float = 75.0
     health_interval_seconds: float = 1.0
@@ -274,6 +277,9 @@ class RouterSettings:
     def _check_numbers(self) -> None:
         at_least: tuple[tuple[str, float, float, str], ...] = (
             ("--retries", self.retries, 0, "0 or more further replicas to try"),
+            ("--retry-budget", self.retry_budget, 0, "0 or more retries for each request, such as 0.2"),
+            ("--stall-timeout-seconds", self.stall_timeout_seconds, 0, "0 or more seconds; 0 is never"),
+            ("--slow-start-seconds", self.slow_start_seconds, 0, "0 or more seconds"),
             (
                 "--max-body-bytes",
                 self.max_body_bytes,

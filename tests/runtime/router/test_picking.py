@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from fakes_router import Traffic
+from fakes_router import Traffic, healthy_replicas
 
 from hypertier.router.openai import InferenceRequest
+from hypertier.router.picking import Picker
+from hypertier.router.replicas import State
 from hypertier.router.settings import STRATEGIES
+from hypertier.router.strategies.roundrobin import RoundRobin
 
 PROMPT = InferenceRequest(num_bytes=600, block_hashes=tuple(range(8)), session=b"s")
 
@@ -84,3 +87,35 @@ def test_pick_says_how_much_of_the_prompt_is_believed_cached() -> None:
     assert (first.reason, first.matched_bytes) == ("load", 0)
     assert (second.reason, second.matched_bytes) == ("prefix", 512)
     assert second.replica is first.replica
+
+
+def test_replica_that_comes_into_a_fleet_at_work_gets_its_share_bit_by_bit() -> None:
+    replicas, (old, new) = healthy_replicas(2)
+    picker = Picker(RoundRobin(), replicas, slow_start_seconds=10)
+    old.admitted_at -= 100
+    replicas.eject(new, "test")
+    replicas.admit(new)
+    began = new.admitted_at
+
+    shares = []
+    for second in (0, 2, 20):
+        choices = [picker.pick(n, InferenceRequest(), began + second) for n in range(200)]
+        shares.append(sum(choice is not None and choice.replica is new for choice in choices) / 200)
+
+    assert old.state is State.HEALTHY
+    assert 0.0 < shares[0] < 0.15
+    assert 0.15 < shares[1] < 0.25
+    assert shares[2] == 0.5
+
+
+def test_replicas_that_come_together_wait_for_nobody() -> None:
+    replicas, every = healthy_replicas(2)
+    picker = Picker(RoundRobin(), replicas, slow_start_seconds=10)
+    for replica in every:
+        replicas.eject(replica, "test")
+    for replica in every:
+        replicas.admit(replica)
+
+    choices = [picker.pick(n, InferenceRequest(), every[0].admitted_at) for n in range(100)]
+
+    assert {choice.replica for choice in choices if choice is not None} == set(every)
