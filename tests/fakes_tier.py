@@ -274,7 +274,8 @@ class Relay:
     """A TCP port in front of a server. `target` may be moved; it can refuse, delay, and talk nonsense.
 
     While `refuses`, connections are closed at once. `delay_seconds` holds each piece of an answer back.
-    `nonsense`, if not empty, is sent instead of answers.
+    `nonsense`, if not empty, is sent instead of answers. While `keeps_values`, answers of
+    more than 4 KiB never arrive.
     """
 
     def __init__(self, target: int) -> None:
@@ -282,6 +283,7 @@ class Relay:
         self.refuses = False
         self.delay_seconds = 0.0
         self.nonsense = b""
+        self.keeps_values = False
         self._over = threading.Event()
         self._sockets: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -332,6 +334,8 @@ class Relay:
     def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         with contextlib.suppress(OSError):
             while piece := source.recv(1024 * 1024):
+                while answers and self.keeps_values and len(piece) > 4096:
+                    self._over.wait(0.05)
                 if answers and self.delay_seconds:
                     self._over.wait(self.delay_seconds)
                 sink.sendall(self.nonsense if answers and self.nonsense else piece)

@@ -7,11 +7,18 @@ import json
 import os
 import signal
 import socket
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fakes_tier import RealValkey
+from fakes_tier import RealValkey, eventually
 
+from hypertier.lab.engine_env import find_engine_python
+from hypertier.lab.model import build_model
+from hypertier.tier.preflight import Host, sweep_regions
+
+SCRIPT = Path(__file__).parent / "runtime" / "tier" / "engine_script.py"
 MIB = 2**20
 PATIENT = {"lookup_deadline_ms": 20_000, "io_timeout_ms": 20_000, "stripe_bytes": 64 * 1024, "gate": "open"}
 
@@ -30,6 +37,10 @@ class Engine:
         outputs = self._ask({"generate": prompts, "num_tokens": num_tokens, "salt": salt})
         self.cached = [output["cached"] for output in outputs]
         return [output["tokens"] for output in outputs]
+
+    def first_token(self, prompt: str) -> dict[str, float]:
+        """Time the first token: `seconds`, of which `shortage` were waited for a CPU, and `cached` tokens."""
+        return dict(self._ask({"first_token": prompt}))
 
     def forget(self, what: str = "all") -> None:
         """Empty vLLM's prefix cache, and, with "all", L1; waits for what is being moved to and from L2."""
@@ -72,7 +83,7 @@ class EngineHost:
         self._engines: list[Engine] = []
 
     def start(self, url: str | None, kv_cache_bytes: int = 64 * MIB, key: str = "", **tier: Any) -> Engine:
-        """Start an engine with L2 at `url`, None for one without any cache but vLLM's own."""
+        """Start an engine with L2 at `url`; "" for L1 alone, None for nothing but vLLM's own cache."""
         wish = {
             "model": str(self._model),
             "url": url,
@@ -89,6 +100,43 @@ class EngineHost:
         """End all engines."""
         for engine in self._engines:
             engine.close()
+
+
+@contextlib.contextmanager
+def engine_host_in(directory: Path) -> Iterator[EngineHost]:
+    """A host whose socket, log and model lie in `directory`; its log is printed when it ends."""
+    python = find_engine_python(os.environ, SCRIPT)
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    environ |= {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    }
+    path, log = directory / "socket", directory / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(python), str(SCRIPT), str(path)],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        listening = eventually(lambda: path.exists() or process.poll() is not None, 300)
+        assert listening, log.read_text()[-4000:]
+        assert process.poll() is None, log.read_text()[-4000:]
+        host = EngineHost(path, build_model(directory / "model"))
+        yield host
+        host.close()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        sweep_regions(Host())
+        print(log.read_text()[-20_000:])  # pytest shows it when a test failed
 
 
 def stored_by(

@@ -54,6 +54,7 @@ class L2Cache:
         self._clock = clock
         self._scheduled_at: dict[str, float] = {}
         self._finished: list[FinishedJob] = []
+        self._num_awaited = 0  # lookups under way that requests wait for
         self._has_news = True  # there may be some: asked for once a step, not once a chunk
 
     @property
@@ -92,6 +93,7 @@ class L2Cache:
         """Ask L2 about what was looked up since the last call, in one round trip."""
         batch = self._verdicts.take_batch()
         if batch:
+            self._num_awaited += 1
             self._mover.probe(batch)
         self._note_news()
         self._has_news = True
@@ -165,7 +167,8 @@ class L2Cache:
         news = self._mover.take_news()
         for key, found in news.answers:
             self._verdicts.resolve(key, found)
-        for seconds in news.lookup_seconds:
+        for seconds in news.lookup_seconds[: self._num_awaited]:
+            self._num_awaited -= 1
             self._gate.observe_lookup(seconds)
         for seconds in news.sample_seconds:
             self._gate.observe_sample(1, seconds)
@@ -173,7 +176,7 @@ class L2Cache:
             if job.is_load and job.moved:
                 self._gate.observe_load(len(job.moved), job.seconds)
             elif job.is_given_up:
-                self._gate.observe_load(1, job.seconds)
+                self._gate.observe_load(1, job.seconds, num_useful=0)
             self._counters.add("loads_given_up", job.is_given_up)
             for key in job.failed if job.is_load else job.moved:
                 self._verdicts.resolve(key, not job.is_load)

@@ -12,6 +12,7 @@ from hypertier.tier.transfers import Patience
 GateMode = Literal["auto", "open", "closed"]
 MODES: tuple[GateMode, ...] = ("auto", "open", "closed")
 
+FREE_RATIO = 0.02  # of computing, L2 may cost without saving anything
 REOPEN_RATIO = 0.8  # loading must be this much cheaper than computing before a closed gate opens
 FIRST_SAMPLE_SECONDS = 10.0
 LONGEST_SAMPLE_SECONDS = 300.0
@@ -39,9 +40,11 @@ class Average:
 class Gate:
     """Open while loading beats computing. Starts open, unless the priors say otherwise.
 
-    It closes when loading a chunk has come to cost more than computing one, and opens again when loading is
-    clearly cheaper. While it is closed nothing is loaded for requests, so it asks for samples, loaded in the
-    background; when it closes again soon after a sample opened it, it asks half as often.
+    It closes when loading a chunk has come to cost more than computing one, or when L2 owes more than
+    `allowed_debt_seconds`: what requests have waited for lookups and loads, less what their chunks would have
+    taken to compute, and less `FREE_RATIO` of all computing. It opens again when loading is clearly cheaper.
+    While it is closed nothing is loaded for requests, so it asks for samples, loaded in the background; when
+    it closes again soon after a sample opened it, it asks half as often.
 
     `patience` bounds what a load costs that turns out slow before the gate has learnt it. `min_chunks` tells
     which prefixes are too short to make up for the time that the lookup takes.
@@ -54,7 +57,11 @@ class Gate:
         prior_compute_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         load_deadline_seconds: float = math.inf,
+        allowed_debt_seconds: float = math.inf,
     ) -> None:
+        self._allowed_debt = allowed_debt_seconds
+        self._debt = 0.0
+        self._needs_sample = False
         self._load_deadline = load_deadline_seconds
         self._mode = mode
         self._clock = clock
@@ -98,24 +105,40 @@ class Gate:
             return None
         return Patience(self._load_deadline, compute)
 
-    def observe_load(self, num_chunks: int, seconds: float) -> None:
-        """Note that loading `num_chunks` from L2 took `seconds`, waiting included."""
+    @property
+    def debt_seconds(self) -> float:
+        """What L2 has cost lately over what it is allowed to; below zero where it has saved time."""
+        return self._debt
+
+    def observe_load(self, num_chunks: int, seconds: float, num_useful: int | None = None) -> None:
+        """Note that loading `num_chunks` from L2 took `seconds`, waiting included.
+
+        `num_useful` is how many of them arrived, if not all.
+        """
         self._load.add(num_chunks, seconds)
+        if self._compute.value is not None:
+            useful = num_chunks if num_useful is None else num_useful
+            self._owe(seconds - useful * self._compute.value)
         self._judge()
 
     def observe_sample(self, num_chunks: int, seconds: float) -> None:
         """Note what a sample took, in place of what loading took before the gate closed."""
         self._load = Average()
-        self.observe_load(num_chunks, seconds)
+        self._load.add(num_chunks, seconds)
+        self._needs_sample = False
+        self._judge()
 
     def observe_compute(self, num_chunks: int, seconds: float) -> None:
         """Note that a request's `num_chunks` were computed `seconds` after it was scheduled."""
         self._compute.add(num_chunks, seconds)
+        self._owe(-FREE_RATIO * seconds)
         self._judge()
 
     def observe_lookup(self, seconds: float) -> None:
         """Note how long L2 took to tell what it holds."""
         self._lookup.add(1, seconds)
+        self._owe(seconds)
+        self._judge()
 
     def take_sample(self) -> bool:
         """Whether to load a sample now; says so once per pause, and only while closed."""
@@ -125,17 +148,25 @@ class Gate:
         self._sample_at = now + self._sample_pause
         return True
 
+    def _owe(self, seconds: float) -> None:
+        """Credit is bounded like debt, so that a good past does not pay for a bad hour."""
+        if self._is_open:
+            self._debt = max(self._debt + seconds, -self._allowed_debt)
+
     def _judge(self) -> None:
         load, compute = self._load.value, self._compute.value
-        if load is None or compute is None:
-            return
         now = self._clock()
-        if self._is_open and load > compute:
+        is_slower = load is not None and compute is not None and load > compute
+        if self._is_open and (is_slower or self._debt > self._allowed_debt):
+            self._needs_sample = not is_slower
             self._is_open = False
             lasted = now - self._opened_at > 2 * self._sample_pause
             pause = FIRST_SAMPLE_SECONDS if lasted else 2 * self._sample_pause
             self._sample_pause = min(pause, LONGEST_SAMPLE_SECONDS)
             self._sample_at = now + self._sample_pause
-        elif not self._is_open and load < REOPEN_RATIO * compute:
+        elif self._is_open or self._needs_sample or load is None or compute is None:
+            return
+        elif load < REOPEN_RATIO * compute:
+            self._debt = 0.0
             self._is_open = True
             self._opened_at = now

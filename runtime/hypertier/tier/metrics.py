@@ -12,6 +12,7 @@ PREFIX = "hypertier_l2_"
 GAUGES = {
     "up": "1 while L2 answers lookups and loads, 0 while it is left alone after a failure.",
     "gate_open": "1 while L2 is asked, 0 while loading from it takes longer than computing.",
+    "debt_seconds": "What lookups and loads have cost over what they saved and 2 % of computing.",
     "load_seconds_per_chunk": "What loading a chunk from L2 has taken lately.",
     "compute_seconds_per_chunk": "What computing a chunk has taken lately, once its request was scheduled.",
 }

@@ -104,6 +104,7 @@ class HypertierTier(SecondaryTierManager):
                 prior(self._chunk_bytes, settings.prior_l2_bytes_per_second),
                 prior(compat.tokens_per_chunk(offloading_spec), settings.prior_prefill_tokens_per_second),
                 load_deadline_seconds=settings.load_deadline_ms / 1000,
+                allowed_debt_seconds=(settings.lookup_deadline_ms + settings.load_deadline_ms) / 1000,
             ),
             upkeep=build_upkeep(plan, compat.hash_root, self._counters, log_upkeep),
             announces=settings.enable_kv_events and compat.events_are_published(offloading_spec),
@@ -209,6 +210,7 @@ class HypertierTier(SecondaryTierManager):
         gauges = {
             "up": int(self._cache.is_up),
             "gate_open": int(gate.is_open),
+            "debt_seconds": gate.debt_seconds,
             "load_seconds_per_chunk": gate.load_seconds_per_chunk,
             "compute_seconds_per_chunk": gate.compute_seconds_per_chunk,
         }

@@ -1,12 +1,14 @@
 """Engines with L1 and L2, for `test_real_engine`: imports vLLM once, then each connection gets an engine in a
 process of its own. Listens on the Unix socket that is named as the first argument.
 
-The first line of a connection is JSON with `model`, `url` (null: no cache at all), `l1_bytes`, `key` (of
-encryption, or empty), and `tier`, settings to add; it is answered by the engine's process id. Every later
-line is a command, answered by a line:
+The first line of a connection is JSON with `model`, `url` (null: no cache at all; empty: no L2), `l1_bytes`,
+`key` (of encryption, or empty), and `tier`, settings to add; it is answered by the engine's process id. Every
+later line is a command, answered by a line:
 
 {"generate": [PROMPT, ...], "num_tokens": 24, "salt": null}
                                    tokens, cached prompt tokens of each prompt
+{"first_token": PROMPT}            seconds until the first token, those of them that the engine's thread
+                                   waited for a CPU, and cached prompt tokens
 {"reset": "gpu"}                   forget vLLM's prefix cache; "all" forgets L1 as well
 {"metric": NAME}                   labels and value of each sample of a metric
 """
@@ -18,6 +20,8 @@ import os
 import signal
 import socket
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import prometheus_client
@@ -57,8 +61,9 @@ def build(wish: dict[str, Any]) -> LLM:
     if wish["url"] is not None:
         os.environ["HYPERTIER_L2_URL"] = wish["url"]
         os.environ["HYPERTIER_L2_KEY"] = wish["key"]
-        config = kv_transfer_config(CacheSettings(wish["l1_bytes"], wish["url"], blocks_per_chunk=2))
-        config["kv_connector_extra_config"]["secondary_tiers"][0] |= wish["tier"]
+        config = kv_transfer_config(CacheSettings(wish["l1_bytes"], wish["url"] or None, blocks_per_chunk=2))
+        for tier in config["kv_connector_extra_config"].get("secondary_tiers", []):
+            tier |= wish["tier"]
     return LLM(
         model=wish["model"],
         dtype="float32",
@@ -82,6 +87,8 @@ def answer(engine: LLM, command: dict[str, Any]) -> Any:
             {"tokens": list(output.outputs[0].token_ids), "cached": output.num_cached_tokens}
             for output in outputs
         ]
+    if "first_token" in command:
+        return first_token(engine, command["first_token"])
     if "reset" in command:
         return engine.reset_prefix_cache(reset_connector=command["reset"] == "all")
     return [
@@ -90,6 +97,28 @@ def answer(engine: LLM, command: dict[str, Any]) -> Any:
         for sample in family.samples
         if sample.name == command["metric"]
     ]
+
+
+def first_token(engine: LLM, prompt: str) -> dict[str, float]:
+    """Answer a prompt with a few tokens, of which the first is timed; blocks are stored during the others."""
+    sampling = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+    shortage, begin = shortage_seconds(), time.perf_counter()
+    engine.llm_engine.add_request(str(begin), prompt, sampling)
+    while not (outputs := engine.llm_engine.step()):
+        pass
+    seconds, shortage = time.perf_counter() - begin, shortage_seconds() - shortage
+    while engine.llm_engine.has_unfinished_requests():
+        engine.llm_engine.step()
+    return {
+        "seconds": seconds,
+        "shortage": shortage,
+        "cached": outputs[0].num_cached_tokens or 0,
+    }
+
+
+def shortage_seconds() -> float:
+    """How long this thread was ready to run while others had its CPU."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
 if __name__ == "__main__":

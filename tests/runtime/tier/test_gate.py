@@ -155,3 +155,71 @@ def test_a_gate_that_is_held_open_bounds_nothing() -> None:
     held = Gate("open", prior_compute_seconds=0.1, clock=FakeClock(), load_deadline_seconds=0.2)
 
     assert held.patience is None
+
+
+def test_lookups_that_take_long_and_find_nothing_close_it() -> None:
+    clock = FakeClock()
+    costly = Gate(clock=clock, allowed_debt_seconds=0.4)
+    opened = []
+    for _ in range(6):
+        costly.observe_compute(10, 1.0)
+        costly.observe_lookup(0.13)
+        opened.append(costly.is_open)
+
+    assert opened == [True, True, True, False, False, False]
+
+
+def test_lookups_within_two_percent_of_computing_cost_nothing() -> None:
+    cheap = Gate(clock=FakeClock(), allowed_debt_seconds=0.4)
+
+    for _ in range(1000):
+        cheap.observe_compute(10, 1.0)
+        cheap.observe_lookup(0.019)
+
+    assert cheap.is_open
+    assert cheap.debt_seconds < 0
+
+
+def test_what_loads_save_pays_for_lookups_but_not_without_limit() -> None:
+    saving = Gate(clock=FakeClock(), allowed_debt_seconds=0.4)
+    saving.observe_compute(10, 1.0)
+    for _ in range(100):
+        saving.observe_lookup(0.15)
+        saving.observe_load(10, 0.2)
+    while_it_saves = saving.is_open
+
+    num_more = 0
+    while saving.is_open:
+        saving.observe_lookup(0.15)
+        num_more += 1
+
+    assert while_it_saves
+    assert num_more == 6  # 0.4 s of credit, 0.4 s of debt
+
+
+def test_a_load_that_brought_nothing_is_owed_in_full() -> None:
+    hanging = Gate(clock=FakeClock(), allowed_debt_seconds=0.3, prior_compute_seconds=1.0)
+
+    hanging.observe_load(1, 0.2, num_useful=0)
+    after_one = hanging.is_open
+    hanging.observe_load(1, 0.2, num_useful=0)
+
+    assert (after_one, hanging.is_open) == (True, False)
+
+
+def test_after_a_debt_a_sample_alone_opens_it_with_a_new_account() -> None:
+    clock = FakeClock()
+    indebted = Gate(clock=clock, allowed_debt_seconds=0.4)
+    indebted.observe_compute(10, 1.0)
+    indebted.observe_load(10, 0.1)
+    for _ in range(20):
+        indebted.observe_lookup(0.2)
+    indebted.observe_compute(10, 1.0)
+    by_computing = indebted.is_open
+
+    clock.advance(FIRST_SAMPLE_SECONDS)
+    asked = indebted.take_sample()
+    indebted.observe_sample(1, 0.01)
+
+    assert (by_computing, asked, indebted.is_open) == (False, True, True)
+    assert indebted.debt_seconds == 0.0
