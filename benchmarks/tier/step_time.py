@@ -1,85 +1,228 @@
-"""Engine steps with and without L2 traffic in the same process, in the engine environment.
+"""What L2 traffic does to the steps of an engine in the same process, in the engine environment.
 
-python step_time.py MODEL VALKEY_PORT ROUNDS
+python step_time.py MODEL ROUNDS PLAIN_URL TLS_URL CA_FILE
 
-One request decodes; during every other run of steps, chunks of 4 MiB are loaded through the tier's threads at
-`BYTES_PER_SECOND`. Prints one JSON object: for runs with and without, the least median of the step times in
-milliseconds, their ratio, and what was loaded.
+One request decodes. Runs of steps without traffic take turns with runs in which chunks of 4 MiB are loaded at
+`BYTES_PER_SECOND`, asked for between the steps, as vLLM does: by threads of the process, by the mover
+process, and, to compare, by a process that receives as many bytes and has nothing to do with the engine.
+
+The engine's thread has one CPU, everything else shares the others. Of each run the kernel tells how long that
+thread ran, and how long it was ready to run while others had its CPU: that is the machine's shortage, not the
+tier's doing. What is left of the clock is time that it was blocked, behind the interpreter's lock above all.
+Prints one JSON object: for each arm the medians over all rounds, each compared with the quiet runs around it.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
+import os
 import statistics
+import subprocess
 import sys
-import threading
+import tempfile
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 from vllm import LLM, SamplingParams
 
-from hypertier.tier.address import L2Address
-from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.cache import L2Cache
-from hypertier.tier.credentials import FixedCredentials
-from hypertier.tier.entries import Entries
 from hypertier.tier.lookups import Verdicts
+from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import Counters
-from hypertier.tier.mover import ThreadMover
-from hypertier.tier.namespace import Namespace
-from hypertier.tier.transfers import Transfers
+from hypertier.tier.mover_plan import MoverPlan, build_mover
+from hypertier.tier.mover_process import ProcessMover
+from hypertier.tier.settings import TierSettings
 
-CHUNK_BYTES = 4 * 1024 * 1024 - 64
+CHUNK_BYTES = 4 * 1024 * 1024 - 4096
 BYTES_PER_SECOND = 250_000_000
-STEPS = 100
+NUM_SLOTS = 8
+STEPS = 60
+KEY = b"k" * 36
 
 
-class Traffic:
-    """Loads a chunk again and again while `is_on`, never more than four at a time."""
+class Quiet:
+    """No traffic."""
 
-    def __init__(self, port: int) -> None:
-        self.is_on = threading.Event()
-        self.num_loaded = 0
-        self._is_over = False
+    num_loaded = 0
+
+    def step(self) -> None:
+        """Do nothing."""
+
+    def rest(self) -> None:
+        """Do nothing."""
+
+
+class Tier(Quiet):
+    """Loads a chunk again and again, as the scheduler would ask for it."""
+
+    def __init__(self, mover: str, url: str, ca_file: str = "") -> None:
+        with tempfile.TemporaryFile(dir="/dev/shm") as file:
+            file.truncate(NUM_SLOTS * CHUNK_BYTES)
+            self._l1 = memoryview(mmap.mmap(file.fileno(), NUM_SLOTS * CHUNK_BYTES))
+            shared = shared_file(self._l1)
+        assert shared is not None
+        settings = TierSettings(url=url, ca_file=ca_file, io_timeout_ms=20_000, namespace=mover)
+        plan = MoverPlan(settings, "bench", {}, CHUNK_BYTES)
         counters = Counters()
-        mover = ThreadMover(
-            Entries(
-                RespBackend(L2Address("127.0.0.1", port), FixedCredentials()),
-                Namespace({}, lambda: "bench", lambda: b"root"),
-                chunk_bytes=CHUNK_BYTES,
-                ttl_seconds=3600,
-                lookup_timeout_seconds=5,
-                io_timeout_seconds=5,
-            ),
-            Transfers(4, 2**30),
-            counters,
-            lambda what, error: None,
+        common = (lambda: b"root", counters, lambda what, error: print(what, error, file=sys.stderr))
+        made = (
+            ProcessMover(plan, *shared, len(self._l1), *common)
+            if mover == "process"
+            else build_mover(plan, self._l1, *common)
         )
-        self._cache = L2Cache(mover, Verdicts(5.0, counters), counters)
-        self._slots = [memoryview(bytearray(CHUNK_BYTES)) for _ in range(4)]
-        self._cache.store(0, [b"key"], self._slots[:1])
+        self._cache = L2Cache(made, Verdicts(20.0, counters), counters)
+        self._number = 0
+        self._num_open = 0
+        self._due = 0.0
+        self._cache.store(0, [KEY], [0])
         self._cache.drain()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        assert self._cache.take_finished()[0].moved
 
-    def close(self) -> None:
-        """End."""
-        self._is_over = True
-        self.is_on.set()
-        self._thread.join()
-        self._cache.close(10)
+    def step(self) -> None:
+        """What vLLM calls in a step: take what is finished, ask for more."""
+        self._take()
+        now = time.perf_counter()
+        self._due = max(self._due, now - 0.1)
+        while self._due <= now and self._num_open < NUM_SLOTS:
+            self._number += 1
+            self._num_open += 1
+            self._due += CHUNK_BYTES / BYTES_PER_SECOND
+            self._cache.load(self._number, [KEY], [self._number % NUM_SLOTS])
+        self._cache.flush()
 
-    def _run(self) -> None:
-        number = 0
-        while self.is_on.wait() and not self._is_over:
-            number += 1
-            self._cache.load(number, [b"key"], [self._slots[number % 4]])
-            time.sleep(CHUNK_BYTES / BYTES_PER_SECOND)
-            self.num_loaded += sum(len(job.moved) for job in self._cache.take_finished())
+    def rest(self) -> None:
+        """Let what is under way end."""
+        self._cache.drain()
+        self._take()
+        self._due = 0.0
+
+    def _take(self) -> None:
+        for job in self._cache.take_finished():
+            self._num_open -= 1
+            self.num_loaded += len(job.moved)
+
+
+class Neighbour(Quiet):
+    """A process that has nothing to do with the engine and receives as much."""
+
+    def __init__(self, url: str, *ca_file: str) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("neighbour.py")), url]
+        command += [str(CHUNK_BYTES), str(BYTES_PER_SECOND), *ca_file]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._is_on = False
+
+    def step(self) -> None:
+        """Have it begin."""
+        if not self._is_on:
+            self._is_on = True
+            self._tell("go")
+
+    def rest(self) -> None:
+        """Have it stop, and tell."""
+        self._is_on = False
+        self._tell("stop")
+        assert self._process.stdout is not None
+        self.num_loaded = int(self._process.stdout.readline())
+
+    def _tell(self, word: str) -> None:
+        assert self._process.stdin is not None
+        print(word, file=self._process.stdin, flush=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Milliseconds per step: the median by the clock, and the means by the clock, on the CPU, and waiting for
+    it; and what was loaded.
+    """
+
+    median: float
+    clock: float
+    cpu: float
+    shortage: float
+    gigabytes_per_second: float
+
+    @property
+    def clock_without_shortage(self) -> float:
+        """What the clock would have shown on a CPU of the engine's own."""
+        return self.clock - self.shortage
+
+    @property
+    def blocked(self) -> float:
+        """Neither running nor ready to."""
+        return self.clock - self.shortage - self.cpu
+
+
+def shortage_seconds() -> float:
+    """How long this thread was ready to run and did not:
+
+    the second number of https://docs.kernel.org/scheduler/sched-stats.html (read 2026-12-01).
+    """
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+
+
+def run(engine: object, traffic: Quiet) -> Run:
+    """Time `STEPS` steps."""
+    times = []
+    loaded = traffic.num_loaded
+    shortage, cpu, begin = shortage_seconds(), time.thread_time(), time.perf_counter()
+    for _ in range(STEPS):
+        step = time.perf_counter()
+        traffic.step()
+        engine.step()  # type: ignore[attr-defined]
+        times.append(time.perf_counter() - step)
+    clock = time.perf_counter() - begin
+    cpu, shortage = time.thread_time() - cpu, shortage_seconds() - shortage
+    traffic.rest()
+    per_step = 1e3 / STEPS
+    moved = (traffic.num_loaded - loaded) * CHUNK_BYTES
+    return Run(
+        statistics.median(times) * 1e3,
+        clock * per_step,
+        cpu * per_step,
+        shortage * per_step,
+        moved / clock / 1e9,
+    )
+
+
+def compared(runs: list[tuple[str, Run]], arm: str) -> dict[str, float]:
+    """Medians of an arm, and of its ratios to the mean of the quiet runs before and after each."""
+    found = [(runs[i - 1][1], each, runs[i + 1][1]) for i, (name, each) in enumerate(runs) if name == arm]
+
+    def ratio(name: str) -> float:
+        values = [
+            2 * getattr(each, name) / (getattr(before, name) + getattr(after, name))
+            for before, each, after in found
+        ]
+        return statistics.median(values)
+
+    own = [each for _, each, _ in found]
+    return {
+        "median_ratio": ratio("median"),
+        "clock_ratio": ratio("clock"),
+        "clock_ratio_without_shortage": ratio("clock_without_shortage"),
+        "cpu_ratio": ratio("cpu"),
+        "blocked_ms": statistics.median(each.blocked for each in own),
+        "quiet_ms": statistics.median(before.clock_without_shortage for before, _, _ in found),
+        "gigabytes_per_second": statistics.median(each.gigabytes_per_second for each in own),
+    }
 
 
 def main() -> None:
-    """Alternate between quiet and traffic within one long decode."""
-    model, port, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    """Alternate between quiet and each kind of traffic within one long decode."""
+    model, rounds, plain_url, tls_url, ca_file = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, set(cpus[1:]) or set(cpus))  # what is started now stays there
+    arms = {
+        "threads": Tier("threads", plain_url),
+        "process": Tier("process", plain_url),
+        "threads, TLS": Tier("threads", tls_url, ca_file),
+        "process, TLS": Tier("process", tls_url, ca_file),
+        "neighbour": Neighbour(plain_url),
+        "neighbour, TLS": Neighbour(tls_url, ca_file),
+    }
+    os.sched_setaffinity(0, {cpus[0]})
     engine = LLM(
         model=model,
         dtype="float32",
@@ -88,31 +231,19 @@ def main() -> None:
         kv_cache_memory_bytes=64 * 1024 * 1024,
         seed=0,
     ).llm_engine
-    traffic = Traffic(port)
-    engine.add_request(
-        "decode",
-        "Measure steps. " * 20,
-        SamplingParams(temperature=0, max_tokens=STEPS * (2 * rounds + 1), ignore_eos=True),
-    )
-    medians: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(STEPS):
-        engine.step()
-    begin_loaded, seconds = traffic.num_loaded, 0.0
-    for number in range(2 * rounds - 1):
-        is_on = number % 2 == 1
-        (traffic.is_on.set if is_on else traffic.is_on.clear)()
-        times = []
-        for _ in range(STEPS):
-            begin = time.perf_counter()
-            engine.step()
-            times.append(time.perf_counter() - begin)
-        medians[is_on].append(statistics.median(times))
-        seconds += sum(times) if is_on else 0.0
-    quiet, busy = min(medians[False]), min(medians[True])
-    loaded = (traffic.num_loaded - begin_loaded) * CHUNK_BYTES
-    traffic.close()
-    result = {"quiet_ms": quiet * 1e3, "traffic_ms": busy * 1e3, "ratio": busy / quiet}
-    print(json.dumps(result | {"gigabytes_per_second": loaded / seconds / 1e9}))
+    os.sched_setaffinity(0, {cpus[0]})  # vLLM may have had its own idea
+    num_steps = STEPS * (2 * rounds * len(arms) + 2)
+    sampling = SamplingParams(temperature=0, max_tokens=num_steps, ignore_eos=True)
+    engine.add_request("decode", "Measure steps. " * 20, sampling)
+    quiet = Quiet()
+    run(engine, quiet)
+    runs = [("quiet", run(engine, quiet))]
+    for _ in range(rounds):
+        for name, traffic in arms.items():
+            runs.append((name, run(engine, traffic)))
+            runs.append(("quiet", run(engine, quiet)))
+    print(json.dumps({name: compared(runs, name) for name in arms}), flush=True)
+    os._exit(0)  # nothing here is worth an orderly end
 
 
 if __name__ == "__main__":

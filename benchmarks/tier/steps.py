@@ -1,0 +1,56 @@
+"""What L2 traffic does to an engine's steps; `step_time.py` measures, in the engine environment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from support import HERE, Setting, on_other_cpus, valkey
+
+COLUMNS = {
+    "clock_ratio": "by the clock",
+    "clock_ratio_without_shortage": "without waiting for a CPU",
+    "cpu_ratio": "CPU time",
+    "blocked_ms": "blocked, ms a step",
+    "gigabytes_per_second": "GB/s",
+}
+
+
+def measure(setting: Setting) -> dict[str, float]:
+    """Print a table, and return the ratios of plain and TLS traffic."""
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as servers:
+        with on_other_cpus():
+            port = servers.enter_context(valkey())
+            tls_port = servers.enter_context(tls(port, Path(directory)))
+        urls = [f"redis://127.0.0.1:{port}", f"rediss://localhost:{tls_port}", f"{directory}/ca.pem"]
+        printed = setting.run("step_time.py", [str(setting.model), str(setting.rounds), *urls])
+    arms = json.loads(printed.splitlines()[-1])
+    print(f"step time, {arms['process']['quiet_ms']:.2f} ms when nothing is loaded")
+    print("| traffic by | " + " | ".join(COLUMNS.values()) + " |")
+    print("|---" * (1 + len(COLUMNS)) + "|")
+    for name, arm in arms.items():
+        print(f"| {name} | " + " | ".join(f"{arm[column]:.3f}" for column in COLUMNS) + " |")
+    without = "clock_ratio_without_shortage"
+    return {
+        "step_time_ratio": arms["process"][without],
+        "step_time_ratio_tls": arms["process, TLS"][without],
+        "step_time_ratio_threads": arms["threads"][without],
+        "step_time_ratio_threads_tls": arms["threads, TLS"][without],
+        "step_time_vs_neighbour": arms["process"][without] / arms["neighbour"][without],
+        "step_time_vs_neighbour_tls": arms["process, TLS"][without] / arms["neighbour, TLS"][without],
+    }
+
+
+@contextmanager
+def tls(port: int, directory: Path) -> Iterator[int]:
+    """TLS in front of a Valkey; the certificate's authority goes to `ca.pem` in the directory."""
+    command = [sys.executable, HERE / "tls_relay.py", str(port), directory]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+        process.kill()
