@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hypertier.router.access import salt
+from hypertier.tier.tenants import tag_of_salt, tenant_tag
 
 KEY = bytes(range(32))
 SALT = salt.derive(KEY, "acme")
@@ -146,9 +147,13 @@ def test_salt_in_a_prompt_stays() -> None:
     assert spliced == body[:-1] + b"," + WRITTEN + b"}"
 
 
+def test_l2_knows_whose_salt_it_is() -> None:
+    assert tag_of_salt(SALT.decode()) == tenant_tag("acme")
+
+
 def test_tenants_salts_differ_and_need_the_key() -> None:
     salts = {salt.derive(key, tenant) for key in (KEY, KEY[::-1]) for tenant in ("acme", "zeta", "acme ")}
 
     assert len(salts) == 6
-    assert {len(each) for each in salts} == {43}
+    assert {len(each) for each in salts} == {60}
     assert not set(b"".join(salts)) & set(b'@/\\\0"')
