@@ -169,6 +169,28 @@ def test_deeper_bytes_are_never_fewer_tokens(
     assert depths == sorted(depths)
 
 
+def test_a_salt_that_the_router_wrote_names_other_blocks_and_any_other_is_unsupported() -> None:
+    plain, salted = prompt_of(CHAT, chat("hi")), prompt_of(CHAT, chat("hi", cache_salt="s"))
+
+    assert question(plain).salt is None
+    assert question(salted._replace(seed=b"s")).salt == "s"
+    assert "cache_salt" not in json.loads(question(salted._replace(seed=b"s")).body)
+    for prompt in (salted, salted._replace(seed=b"t")):
+        with pytest.raises(TokenizeError, match="cache_salt"):
+            question(prompt)
+
+
+def test_blocks_of_a_salted_prompt_are_those_that_engines_tell_of_it() -> None:
+    tokens = Tokens(list(range(64)), [4] * 64)
+    told = list(chain(tokens.ids, 16, extra_keys=[["s"], None, None, None]))
+
+    salted = names_of(tokens, 16, 256, 4, "s")
+
+    assert salted == told
+    assert not set(salted) & set(names_of(tokens, 16, 256, 4))
+    assert not set(salted) & set(names_of(tokens, 16, 256, 4, "t"))
+
+
 def test_links_know_a_prompt_as_far_as_it_begins_alike() -> None:
     links = Links(1 << 20)
     links.learn((1, 2, 3, 4), [None, 20, 20, 40])

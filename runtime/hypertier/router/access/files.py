@@ -113,12 +113,13 @@ class AccessWatch:
 
     async def run(self) -> None:
         """Look for changes until cancelled."""
-        loop = asyncio.get_running_loop()
+        clock = asyncio.get_running_loop().time
+        began = clock()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self.step()
             if self._jwt is not None:
-                await self._step_jwks(self._jwt, loop.time())
+                await self._step_jwks(self._jwt, clock() - began)
 
     def step(self) -> None:
         """Read what changed."""
@@ -139,6 +140,7 @@ class AccessWatch:
             log.warning("access.jwt changed: that takes a restart")
 
     async def _step_jwks(self, jwt: Jwt, now: float) -> None:
+        """Fetch where it is time to; `now` is in seconds since the start."""
         changed = not jwt.jwks_is_url and _stamp(jwt.jwks) != self._jwks_stamp
         if now < self._jwks_due and not changed:
             return
