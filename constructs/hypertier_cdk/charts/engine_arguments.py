@@ -10,6 +10,7 @@ from hypertier.planning.engine import EnginePlan, argument_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.tier.launch import CacheSettings, kv_events_config, kv_transfer_config
+from hypertier.tier.tenants import Terms
 from hypertier_cdk.charts.inputs import PLACEHOLDER_L2_URL, ChartInputs, l2_url, refuse
 from hypertier_cdk.charts.names import KV_EVENTS_PORT, KV_REPLAY_PORT
 from hypertier_cdk.charts.pods import Object
@@ -132,6 +133,11 @@ def cache_settings(
         l2_url=PLACEHOLDER_L2_URL if endpoint.kv_cache.l2_enabled else None,
         ttl_seconds=deployment.cache.l2.ttl_seconds,
         blocks_per_chunk=plan.blocks_per_chunk,
+        tenants={
+            tenant.name: Terms(tenant.ttl_seconds, tenant.quota_bytes)
+            for tenant in deployment.cache.l2.tenants
+        },
+        l2_events=deployment.cache.l2.kv_events and publishes_kv_events(endpoint),
     )
 
 

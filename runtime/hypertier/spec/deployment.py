@@ -16,7 +16,7 @@ from typing import Any
 from hypertier.catalog.zones import REGION, ZONE_ID, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
-from hypertier.spec.access import Access, check_deployed
+from hypertier.spec.access import TENANT, TENANT_FORM, Access, check_deployed
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier.spec.lifecycle import LifecycleScript
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
@@ -40,6 +40,7 @@ GROUP_NAME_FORM = "1 to 63 letters, digits and hyphens, no hyphen at either end"
 TRAINING_PLAN = re.compile(
     r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[a-z0-9](-*[a-z0-9]){0,63}"
 )
+SMALLEST_QUOTA_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,10 +179,48 @@ class L1:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class L2Tenant:
+    """What one tenant may keep in L2 for each endpoint: `quota` of bytes, each for `ttl` since its last use.
+
+    Without `quota` it shares what there is, without `ttl` it has the store's. The name `*` stands for every
+    tenant without an entry, `-` for requests without a `cache_salt`.
+    """
+
+    name: str
+    quota: str | None = None
+    ttl: str | None = None
+
+    def __post_init__(self) -> None:
+        if not TENANT.fullmatch(self.name):
+            raise ConfigError("cache.l2.tenants.name", self.name, TENANT_FORM)
+        if self.quota_bytes is not None and 0 < self.quota_bytes < SMALLEST_QUOTA_BYTES:
+            raise ConfigError(
+                f"cache.l2.tenants.{self.name}.quota",
+                self.quota,
+                "64Mi or more, room for a few chunks, or 0 to store nothing",
+            )
+        if self.ttl_seconds == 0:
+            raise ConfigError(
+                f"cache.l2.tenants.{self.name}.ttl", self.ttl, "more than 0; to store nothing, quota: 0"
+            )
+
+    @property
+    def quota_bytes(self) -> int | None:
+        """The quota in bytes, None for no limit."""
+        return None if self.quota is None else parse_bytes(f"cache.l2.tenants.{self.name}.quota", self.quota)
+
+    @property
+    def ttl_seconds(self) -> int | None:
+        """The time to live in seconds, None for the store's."""
+        return None if self.ttl is None else parse_seconds(f"cache.l2.tenants.{self.name}.ttl", self.ttl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class L2:
     """The shared tier: an ElastiCache Valkey store of `bandwidth` and `size`, or HyperPod's tiered storage.
 
-    `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes.
+    `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes. With
+    `kv_events` engines announce what they store there, beside what their GPU and L1 hold.
     """
 
     backend: str = "redis"
@@ -189,8 +228,20 @@ class L2:
     size: str = "1Ti"
     ttl: str = "24h"
     memory_percent: int = 20
+    tenants: tuple[L2Tenant, ...] = ()
+    kv_events: bool = False
 
     def __post_init__(self) -> None:
+        names = [tenant.name for tenant in self.tenants]
+        if len(set(names)) < len(names):
+            raise ConfigError("cache.l2.tenants", names, "each name once")
+        if names and self.backend == "tieredstorage":
+            raise ConfigError(
+                "cache.l2.tenants",
+                names,
+                "no tenants with backend tieredstorage: HyperPod's daemon removes no value when asked and "
+                "knows no time to live",
+            )
         if self.backend not in L2_BACKENDS:
             raise ConfigError("cache.l2.backend", self.backend, " or ".join(L2_BACKENDS))
         if not 0 < self.memory_percent <= 100:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from kubernetes_gate import amount
 
 from hypertier.errors import ConfigError
 from hypertier.planning.engine import plan_engine
-from hypertier.spec.deployment import Deployment
+from hypertier.spec.deployment import L2, Deployment, L2Tenant
 from hypertier.tier.launch import main as launch
 from hypertier.tier.preflight import option
 from hypertier_cdk.charts.engine import EXIT_SECONDS, LAMEDUCK_SECONDS
@@ -116,6 +117,22 @@ def test_the_cache_is_what_the_manifest_asks_for(changes: dict[str, Any], l1: in
     extra = config["kv_connector_extra_config"]
     assert extra["cpu_bytes_to_use"] == l1
     assert len(extra.get("secondary_tiers", ())) == tiers
+
+
+def test_tenants_and_events_of_the_deployment_reach_the_tier() -> None:
+    plain = deployment({"spec.intelligentRoutingSpec": {"enabled": True, "routingStrategy": "kvaware"}})
+    tenants = (L2Tenant(name="acme", quota="100Gi", ttl="1h"), L2Tenant(name="*", quota="0"))
+    wanted = replace(plain, cache=replace(plain.cache, l2=L2(tenants=tenants, kv_events=True)))
+
+    config = json.loads(option(container_of(wanted)["args"], "--kv-transfer-config") or "")
+
+    (tier,) = config["kv_connector_extra_config"]["secondary_tiers"]
+    assert tier["tenants"] == {
+        "*": {"quota_bytes": 0},
+        "acme": {"quota_bytes": 100 * GIB, "ttl_seconds": 3600},
+    }
+    assert tier["enable_kv_events"] is True
+    assert config["kv_connector_module_path"] == "hypertier.tier.connector"
 
 
 def test_without_a_cache_nothing_is_configured() -> None:

@@ -24,6 +24,10 @@ def load(folder: Path, data: Any, manifest: Any = None) -> Deployment:
     return load_deployment(file)
 
 
+def tenants(*entries: dict[str, str]) -> dict[str, Any]:
+    return {"cache": {"l2": {"tenants": list(entries)}}}
+
+
 def test_the_reference_loads() -> None:
     loaded = load_deployment(ROOT / "examples" / "reference" / "deployment.yaml")
 
@@ -56,6 +60,16 @@ def test_every_key_but_endpoints_has_a_default(tmp_path: Path) -> None:
         pytest.param({"cache": {"l2": {"ttl": "1 day"}}}, "cache.l2.ttl", id="ttl"),
         pytest.param({"cache": {"l2": {"backend": "valkey"}}}, "cache.l2.backend", id="backend"),
         pytest.param({"cache": {"l2": {"memoryPercent": 120}}}, "cache.l2.memoryPercent", id="percent"),
+        pytest.param(tenants({"name": ""}), "cache.l2.tenants.name", id="tenant-name"),
+        pytest.param(tenants({"name": "a", "quota": "1"}), "cache.l2.tenants.a.quota", id="quota"),
+        pytest.param(tenants({"name": "a", "quota": "ten"}), "cache.l2.tenants.a.quota", id="quota-words"),
+        pytest.param(tenants({"name": "a", "ttl": "0s"}), "cache.l2.tenants.a.ttl", id="tenant-ttl"),
+        pytest.param(tenants({"name": "a"}, {"name": "a"}), "cache.l2.tenants", id="tenant-twice"),
+        pytest.param(
+            {"cache": {"l2": {"backend": "tieredstorage", "tenants": [{"name": "a"}]}}},
+            "cache.l2.tenants",
+            id="tenants-in-tiered-storage",
+        ),
         pytest.param({"cache": {"l1": {"size": "much"}}}, "cache.l1.size", id="l1-size"),
         pytest.param({"scaling": {"min": 0}}, "scaling.min", id="scaling-min"),
         pytest.param({"scaling": {"min": 3, "max": 2}}, "scaling.max", id="scaling-max"),

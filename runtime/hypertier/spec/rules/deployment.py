@@ -19,6 +19,7 @@ from hypertier.spec.deployment import (
     Controllers,
     Images,
     InstanceGroup,
+    L2Tenant,
     Operator,
     Scaling,
     check_region,
@@ -31,6 +32,8 @@ from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import View, path
 
 GROUPS = path("instanceGroups")
+TENANTS = path("cache.l2.tenants")
+STRATEGY = path("spec.intelligentRoutingSpec.routingStrategy")
 DEFAULT_REGION = "us-west-2"  # of `Deployment.region`
 BACKEND = path("spec.kvCacheSpec.l2CacheSpec.l2CacheBackend")
 PUBLIC_REGISTRIES = ("docker.io/", "ghcr.io/", "quay.io/", "nvcr.io/", "public.ecr.aws/", "registry.k8s.io/")
@@ -86,6 +89,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         (path("access"), Access),
     ]
     parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
+    parts += [((*TENANTS, index), L2Tenant) for index, _ in subject.manifest.mappings(TENANTS)]
     for where, cls in parts:
         data = subject.manifest.mapping(where)
         if not data or any(place[: len(where)] == where for place in broken):
@@ -95,6 +99,8 @@ def setting(subject: Subject) -> Iterator[Hit]:
             if isinstance(read, Access):
                 check_deployed(read, subject.manifest.text("serving") or "selfhosted")
         except ConfigError as error:
+            if cls is L2 and error.setting.startswith("cache.l2.tenants."):
+                continue  # found at the tenant itself
             yield hit((*where, *_below(cls, error.setting, data)), expected=error.expected)
     region = subject.manifest.text("region")
     region = DEFAULT_REGION if region is None else region
@@ -257,6 +263,44 @@ def tiered_storage_off(subject: Subject) -> Iterator[Hit]:
     backend = subject.around.deployment.text("cache.l2.backend") or "redis"
     if backend != "tieredstorage":
         yield hit(BACKEND, backend=backend)
+
+
+@rule(
+    "quotas-exceed-store",
+    "warning",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="{path} add up to {total} GiB for each endpoint, and cache.l2.size is {size} GiB: the store would be "
+    "full before a quota is, and evict anybody's blocks",
+    ko="{path} 값의 합은 엔드포인트마다 {total} GiB인데 cache.l2.size는 {size} GiB입니다. 할당량보다 "
+    "저장소가 먼저 가득 차서 다른 테넌트의 블록까지 밀려납니다",
+)
+def quotas_exceed_store(subject: Subject) -> Iterator[Hit]:
+    try:
+        l2 = codec.decode(L2, subject.manifest.mapping(path("cache.l2")) or {}, "", [])
+    except ConfigError:
+        return  # found by another rule
+    total = sum(tenant.quota_bytes or 0 for tenant in l2.tenants) if l2 else 0
+    if l2 and total > l2.size_bytes:
+        yield hit(TENANTS, total=total // 2**30, size=l2.size_bytes // 2**30)
+
+
+@rule(
+    "l2-events-unheard",
+    "warning",
+    kinds=MODELS,
+    source=sources.HYPERTIER,
+    en="{path} is {got} and the deployment's cache.l2.kvEvents is true: expected kvaware, without which the "
+    "engine publishes no events",
+    ko="{path} 값이 {got}인데 배포의 cache.l2.kvEvents는 true입니다. kvaware가 아니면 엔진이 이벤트를 "
+    "내보내지 않습니다",
+)
+def l2_events_unheard(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or deployment.flag("cache.l2.kvEvents") is not True:
+        return
+    if subject.manifest.text(STRATEGY) != "kvaware":
+        yield hit(STRATEGY)
 
 
 @rule(
