@@ -104,7 +104,8 @@ class ClientConnection(asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """No request is being read or answered."""
-        return self._request is None and not self._reader.started and not self._ahead
+        reader = self._reader
+        return self._request is None and not (self._ahead or reader.started or reader.ready or reader.refusal)
 
     @property
     def closes(self) -> bool:
@@ -120,11 +121,11 @@ class ClientConnection(asyncio.Protocol):
 
     def finish(self, *, keep_alive: bool) -> None:
         """The answer is complete: close, or look at the next request."""
-        closes = self.closes or not keep_alive
+        closes = not keep_alive or self.closes
         self._end_request()
         if closes:
             self.close()
-        elif not self._serving:
+        elif not self._serving and not self.idle:
             self._serve()
 
     def refuse(self, refusal: Refusal) -> None:
@@ -230,10 +231,10 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     def _feed(self, data: bytes) -> None:
-        was_started = self._reader.started
-        self._reader.feed(data)
-        if not was_started:
+        reader = self._reader
+        if not reader.started:
             self._message_tick = self._owner.tick
+        reader.feed(data)
 
     def _serve(self) -> None:
         self._serving = True

@@ -77,7 +77,7 @@ class Front:
 
     def handle(self, connection: ClientConnection, request: Request) -> None:
         """Answer `/health`; all else is for who is let in."""
-        request_id = request.fields.get(b"x-request-id") or next(self._request_ids)
+        request_id = request.request_id or next(self._request_ids)
         connection.named(request_id)
         if request.path == b"/health":
             self._answer_health(connection, request)
@@ -210,7 +210,7 @@ INVALID = -1.0
 
 def deadline_of(request: Request) -> float:
     """Seconds that the client gives its request; 0.0 where it says nothing, `INVALID` for nonsense."""
-    text = request.fields.get(TIMEOUT_HEADER)
+    text = request.field(TIMEOUT_HEADER)
     if text is None:
         return 0.0
     try:

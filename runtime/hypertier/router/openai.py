@@ -115,11 +115,11 @@ def read(
 
     Prompts of different `seed`s, which are their `cache_salt`s, share no hash, as their blocks share none.
     """
-    body = request.body
-    session = request.fields.get(session_key) if session_key is not None else None
+    body, path = request.body, request.path
+    session = request.field(session_key) if session_key is not None else None
     if not body:
         return InferenceRequest(session=session)
-    prompt = _PROMPT_KEYS.get(request.path)
+    prompt = _PROMPT_KEYS.get(path)
     found = prompt.search(body) if prompt is not None else None
     start = found.end() if found is not None else 0
     if session is None and session_key is not None:
@@ -129,7 +129,7 @@ def read(
         model = find_string(body, b"model", start) or b""
         hashes = chain_hashes(memoryview(body)[start:], model + b"\0" + seed if seed else model)
     streamed = _find(body, b"stream", start, _TRUE) is not None
-    kept = Prompt(request.path, body, start, seed) if keep_prompt and hashes else None
+    kept = Prompt(path, body, start, seed) if keep_prompt and hashes else None
     return InferenceRequest(len(body) - start, hashes, session, streamed, kept)
 
 

@@ -108,7 +108,8 @@ class ReplicaSet:
         """A request ended there, well or not."""
         self.in_flight -= 1
         replica.in_flight -= 1
-        self.retire(replica)
+        if replica.state is State.LEAVING:
+            self.retire(replica)
 
     def replace(self, addresses: Iterable[Address]) -> None:
         """Make these the replicas: new ones wait for a health check, missing ones finish and leave."""

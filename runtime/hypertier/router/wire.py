@@ -1,22 +1,23 @@
 """HTTP/1.1 as bytes: requests read off a client's connection, and heads written to either side.
 
-httptools (llhttp in its strict mode) finds the messages. It refuses what makes two parsers disagree: both
-`Content-Length` and `Transfer-Encoding`, repeated or malformed lengths, bare CR or LF, folded lines,
-spaces before the colon, control characters. This file adds what llhttp lets pass and a proxy must not:
-other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a missing or repeated `Host`,
-CONNECT. An offered upgrade is declined by serving the request without it, its body included.
+Requests in the plain form are read by `plain`, all others by httptools (llhttp in its strict mode). That
+refuses what makes two parsers disagree: both `Content-Length` and `Transfer-Encoding`, repeated or malformed
+lengths, bare CR or LF, folded lines, spaces before the colon, control characters. This file adds what llhttp
+lets pass and a proxy must not: other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a
+missing or repeated `Host`, CONNECT. An offered upgrade is declined by serving the request without it, its
+body included.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import cast
 
 import httptools
 
 from hypertier.router.openai import Refusal
+from hypertier.router.plain import PlainRequest, ResponseHead, read_request
 
 # RFC 9110 section 7.6.1 (read 2026-12-01): these speak about one connection and end at a proxy.
 _HOP_BY_HOP = frozenset(
@@ -50,29 +51,87 @@ MAX_HEADERS = 128
 _MAX_FRAMING_PER_BODY_BYTE = 16
 
 
-@dataclass(slots=True)
 class Request:
-    """One request as it came, whole. `fields` holds the headers by lower-case name, the last of each.
+    """One request as it came, whole.
 
-    `repeated` names those sent more than once. `forwarded` are the header lines that do not speak of the
-    client's connection. `num_held_bytes` is what the body counts for in the budget, whatever becomes of it.
+    `fields` holds the headers by lower-case name, the last of each; `repeated` names those sent more than
+    once. `forwarded` are the header lines that do not speak of the client's connection, nor of the body's
+    length; what is changed there goes to the engine, and so does another `body`. `request_id` is the client's
+    own. `num_held_bytes` is what the body counts for in the budget, whatever becomes of it.
     """
 
-    method: bytes = b"GET"
-    target: bytes = b"/"
-    is_http_1_0: bool = False
-    keep_alive: bool = True
-    fields: dict[bytes, bytes] = field(default_factory=dict)
-    repeated: set[bytes] = field(default_factory=set)
-    forwarded: list[bytes] = field(default_factory=list)
-    body: bytes | bytearray = b""
-    has_body: bool = False
-    num_held_bytes: int = 0
+    is_http_1_0 = False
+    keep_alive = True
+    request_id: bytes | None = None
+    num_held_bytes = 0
+    plain: PlainRequest | None = None
+    _fields: dict[bytes, bytes] | None = None
+    _repeated: frozenset[bytes] = frozenset()
+    _forwarded: list[bytes] | None = None
+
+    def __init__(
+        self,
+        method: bytes = b"GET",
+        target: bytes = b"/",
+        body: bytes | bytearray = b"",
+        *,
+        has_body: bool = False,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.body = body
+        self.has_body = has_body
 
     @property
     def path(self) -> bytes:
         """The target without its query."""
         return self.target.partition(b"?")[0]
+
+    @property
+    def fields(self) -> dict[bytes, bytes]:
+        """By name; few requests are asked for them."""
+        if self._fields is None:
+            self._fields = {}
+            for line in self.plain.fields.split(b"\r\n")[1:] if self.plain is not None else ():
+                name, _, value = line.partition(b":")
+                self.add_field(name, value.strip(b" \t"))
+        return self._fields
+
+    @property
+    def repeated(self) -> frozenset[bytes]:
+        """Names of `fields` that were sent more than once."""
+        return self._repeated if self.fields else frozenset()
+
+    def add_field(self, name: bytes, value: bytes) -> bytes:
+        """One more was read; returns its name in lower case."""
+        fields = self.fields
+        lower = name.lower()
+        if lower in fields:
+            self._repeated |= {lower}
+        fields[lower] = value
+        return lower
+
+    def field(self, name: bytes) -> bytes | None:
+        """One of `fields`, by its name in lower case; costs little where there is none."""
+        if self._fields is None and self.plain is not None and name not in self.plain.fields.lower():
+            return None
+        return self.fields.get(name)
+
+    @property
+    def forwarded(self) -> list[bytes]:
+        """Line by line, each with its end."""
+        if self._forwarded is None:
+            lines = self.plain.fields.split(b"\r\n")[1:] if self.plain is not None else ()
+            self._forwarded = [line + b"\r\n" for line in lines if line[:15].lower() != b"content-length:"]
+        return self._forwarded
+
+    @property
+    def unchanged(self) -> bytes | None:
+        """All lines that go to the engine, each begun by a line ending, where nobody changed anything."""
+        plain = self.plain
+        if plain is None or self._forwarded is not None or len(self.body) != (plain.length or 0):
+            return None
+        return plain.fields
 
 
 class BodyBudget:
@@ -110,8 +169,10 @@ class RequestReader:
         self._max_head_bytes = max_head_bytes
         self._max_body_bytes = max_body_bytes
         self._budget = budget
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: httptools.HttpRequestParser | None = None
         self._request = Request()
+        self._missing_bytes = 0
+        self._parts: list[bytes] = []
         self.in_body = False
         self._closing = False
         self._head_bytes = 0
@@ -123,22 +184,76 @@ class RequestReader:
     def feed(self, data: bytes) -> None:
         """Read on. Never raises for what a client can send; look at `ready` and `refusal`."""
         while data and self.refusal is None and not self._closing:
-            data = self._feed_once(data)
+            if self._missing_bytes:
+                data = self._continue_plain(data)
+            elif self.started:
+                data = self._feed_once(data)
+            else:
+                data = self._begin(data)
 
     def drop(self) -> None:
         """Give back what a message, begun and never finished, holds of the budget; and all that is ready."""
-        if self.started:
-            self._budget.give(len(self._request.body))
-            self._request.body = b""
+        self._give_up_body()
         for request in self.ready:
             self._budget.give(request.num_held_bytes)
         self.ready.clear()
         self._closing = True
 
+    def _begin(self, data: bytes) -> bytes:
+        plain = read_request(data, self._max_head_bytes, MAX_HEADERS)
+        if plain is None or (plain.length or 0) > self._max_body_bytes:
+            if self._parser is None or not self._body_follows_upgrade:
+                self._parser = httptools.HttpRequestParser(self)
+            return self._feed_once(data)
+        begin, length = plain.end, plain.length
+        request = Request(plain.method, plain.target, has_body=length is not None)
+        request.plain = plain
+        request.request_id = plain.request_id
+        if not length:
+            self.ready.append(request)
+            return data[begin:]
+        end = begin + length
+        if len(data) < end:
+            self._request = request
+            self._parts = []
+            self._missing_bytes = length
+            self.started = self.in_body = True
+            return data[begin:]
+        if not self._budget.take(length):
+            self._refuse(_overloaded())
+            return b""
+        request.body = data[begin:end]
+        request.num_held_bytes = length
+        self.ready.append(request)
+        return data[end:]
+
+    def _continue_plain(self, data: bytes) -> bytes:
+        part = data[: self._missing_bytes]
+        request = self._request
+        if not self._budget.take(len(part)):
+            self._refuse(_overloaded())
+            return b""
+        request.num_held_bytes += len(part)
+        self._parts.append(part)
+        self._missing_bytes -= len(part)
+        if not self._missing_bytes:
+            request.body = b"".join(self._parts)
+            self._parts = []
+            self.started = self.in_body = False
+            self.ready.append(request)
+        return data[len(part) :]
+
+    def _give_up_body(self) -> None:
+        if self.started:
+            self._budget.give(self._request.num_held_bytes)
+            self._request.body, self._request.num_held_bytes = b"", 0
+            self._parts = []
+
     def _feed_once(self, data: bytes) -> bytes:
         request, was_in_head, was_in_body = self._request, self.started and not self.in_body, self.in_body
+        parser = cast(httptools.HttpRequestParser, self._parser)
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._decline_upgrade()
             return data[upgrade.args[0] :]
@@ -156,12 +271,12 @@ class RequestReader:
 
     def _decline_upgrade(self) -> None:
         """Read on as if none had been offered: httptools ends such a message behind its head, body or not."""
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser = parser = httptools.HttpRequestParser(self)
         if not self._body_follows_upgrade:
             return
         fields = self._request.fields
         name = b"content-length" if b"content-length" in fields else b"transfer-encoding"
-        self._parser.feed_data(b"POST / HTTP/1.1\r\n%s: %s\r\n\r\n" % (name, fields[name]))
+        parser.feed_data(b"POST / HTTP/1.1\r\n%s: %s\r\n\r\n" % (name, fields[name]))
 
     def _bound_framing(self, num_fed_bytes: int) -> None:
         self._fed_in_body += num_fed_bytes
@@ -195,11 +310,7 @@ class RequestReader:
         if self.in_body or self._body_follows_upgrade:
             return
         request = self._request
-        fields = request.fields
-        lower = name.lower()
-        if lower in fields:
-            request.repeated.add(lower)
-        fields[lower] = value
+        lower = request.add_field(name, value)
         if lower not in _HOP_BY_HOP:
             request.forwarded.append(b"%s: %s\r\n" % (name, value))
             if len(request.forwarded) > MAX_HEADERS:
@@ -215,10 +326,10 @@ class RequestReader:
             return
         if self.refusal is not None or self._closing:
             return
-        request = self._request
-        request.method = self._parser.get_method()
-        request.is_http_1_0 = self._parser.get_http_version() == "1.0"
-        request.keep_alive = self._parser.should_keep_alive() and not request.is_http_1_0
+        request, parser = self._request, cast(httptools.HttpRequestParser, self._parser)
+        request.method = parser.get_method()
+        request.is_http_1_0 = parser.get_http_version() == "1.0"
+        request.keep_alive = parser.should_keep_alive() and not request.is_http_1_0
         request.target = (
             _AUTHORITY.sub(b"", self._target, count=1)
             if self._target[:4].lower() == b"http"
@@ -226,10 +337,11 @@ class RequestReader:
         )
         if not request.target:
             request.target = b"/"
-        problem = _problem_with_head(request, self._parser.get_http_version(), self._max_body_bytes)
+        problem = _problem_with_head(request, parser.get_http_version(), self._max_body_bytes)
         if problem is not None:
             self._refuse(problem)
             return
+        request.request_id = request.fields.get(b"x-request-id")
         request.has_body = b"content-length" in request.fields or b"transfer-encoding" in request.fields
         self.expects_continue = b"expect" in request.fields and not request.is_http_1_0
 
@@ -240,16 +352,12 @@ class RequestReader:
         request = self._request
         if len(request.body) + len(part) > self._max_body_bytes:
             self._refuse(_too_large(self._max_body_bytes))
-        elif not self._budget.take(len(part)):
-            self._refuse(
-                Refusal(
-                    503,
-                    "the router holds as many request bodies as it may",
-                    "overloaded",
-                    retry_after_seconds=1,
-                )
-            )
-        elif not request.body:
+            return
+        if not self._budget.take(len(part)):
+            self._refuse(_overloaded())
+            return
+        request.num_held_bytes += len(part)
+        if not request.body:
             request.body = part
         elif isinstance(request.body, bytearray):
             request.body += part
@@ -260,13 +368,12 @@ class RequestReader:
         self.in_body = False
         if self.refusal is not None or self._closing:
             return
-        if self._parser.should_upgrade() and self._request.has_body:
+        if cast(httptools.HttpRequestParser, self._parser).should_upgrade() and self._request.has_body:
             self._body_follows_upgrade = True
             return
         self.started = False
         self.expects_continue = False
         self._closing = not self._request.keep_alive
-        self._request.num_held_bytes = len(self._request.body)
         self.ready.append(self._request)
 
     def _refuse_head(self) -> None:
@@ -278,13 +385,17 @@ class RequestReader:
         if self.refusal is None:
             self.refusal = refusal
             self.expects_continue = False
-            if self.started:
-                self._budget.give(len(self._request.body))
-                self._request.body = b""
+            self._give_up_body()
 
 
 def _too_large(max_body_bytes: int) -> Refusal:
     return Refusal(413, f"request body is larger than {max_body_bytes} bytes", "request_too_large")
+
+
+def _overloaded() -> Refusal:
+    return Refusal(
+        503, "the router holds as many request bodies as it may", "overloaded", retry_after_seconds=1
+    )
 
 
 def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> Refusal | None:
@@ -319,32 +430,24 @@ def request_head(request: Request, request_id: bytes) -> bytes:
     none. An HTTP/1.0 client's request stays one, so that the engine's answer has a form the client can
     read.
     """
+    lines = request.unchanged
+    if lines is None:
+        lines = _forwarded(request)
+        if request.has_body or request.body:
+            lines += b"\r\nContent-Length: %d" % len(request.body)
+    if request.request_id is None:
+        lines += b"\r\nx-request-id: " + request_id
+    version = b"1.0" if request.is_http_1_0 else b"1.1"
+    return b"%b %b HTTP/%b%b\r\n\r\n" % (request.method, request.target, version, lines)
+
+
+def _forwarded(request: Request) -> bytes:
     forwarded = request.forwarded
     connection = request.fields.get(b"connection")
     if connection is not None:
         nominated = {token.strip().lower() for token in connection.split(b",")} - _NEVER_NOMINATED
         forwarded = [line for line in forwarded if line.partition(b":")[0].lower() not in nominated]
-    version = b" HTTP/1.0\r\n" if request.is_http_1_0 else b" HTTP/1.1\r\n"
-    lines = [request.method, b" ", request.target, version, *forwarded]
-    if request.has_body:
-        lines.append(b"Content-Length: %d\r\n" % len(request.body))
-    if b"x-request-id" not in request.fields:
-        lines += (b"x-request-id: ", request_id, b"\r\n")
-    lines.append(b"\r\n")
-    return b"".join(lines)
-
-
-class ResponseHead(NamedTuple):
-    """A replica's response head, ready for the client, up to and without its last empty line.
-
-    `ends_with_connection`: the body has neither length nor chunks, so only the closed connection ends it.
-    """
-
-    raw: bytes
-    status: int
-    ends_with_connection: bool
-    has_request_id: bool
-    is_stream: bool
+    return (b"\r\n" + b"".join(forwarded))[:-2]
 
 
 def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:

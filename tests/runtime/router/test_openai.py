@@ -133,7 +133,7 @@ def test_streamed_request_is_known_by_its_field(stream: bool | None, expected: b
 def test_session_comes_from_the_header_before_the_body() -> None:
     request = chat("hi", user="from-body")
     in_body = openai.read(request, session_key=b"user", hash_prompt=False)
-    request.fields = {b"user": b"from-header"}
+    request.add_field(b"User", b"from-header")
 
     in_header = openai.read(request, session_key=b"user", hash_prompt=False)
 

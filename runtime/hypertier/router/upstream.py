@@ -1,0 +1,297 @@
+"""One connection to a replica: sends a request, and reads where its answer ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, cast
+
+import httptools
+
+from hypertier.router.plain import CHUNKED, LAST, MORE, ResponseHead, read_answer, whole_chunks
+from hypertier.router.replicas import Replica
+from hypertier.router.wire import response_head
+
+RETRIED_STATUSES = frozenset({502, 503, 504})
+MAX_RESPONSE_HEAD_BYTES = 256 * 1024
+MAX_IDLE_PER_REPLICA = 256
+# Below this a head and a body are one write; above, joining would copy more than a second buffer costs.
+_JOIN_BYTES = 64 * 1024
+_BY_PARSER = -2
+
+
+class Carried(Protocol):
+    """A request on its way, as the connection that carries it sees it."""
+
+    def begin(self, head: ResponseHead, data: bytes) -> None:
+        """The answer's head, and what came of its body."""
+        ...
+
+    def relay(self, data: bytes) -> None:
+        """More of the body, framing included."""
+        ...
+
+    def complete(self, *, keep_alive: bool) -> None:
+        """The last byte was relayed."""
+        ...
+
+    def broken(self) -> None:
+        """The answer broke off after it had begun."""
+        ...
+
+    def failed(self, cause: str, *, answering: bool = False) -> None:
+        """Nothing of the body came; `answering` when a head did."""
+        ...
+
+    def may_retry(self) -> bool:
+        """A failure now could be tried on another replica."""
+        ...
+
+
+class Upstream(asyncio.Protocol):
+    """Carries one exchange at a time, waits in the replica's pool in between.
+
+    The end of an answer in the plain form is found by counting, of any other by llhttp.
+    """
+
+    __slots__ = (
+        "_complete",
+        "_ends_with_connection",
+        "_exchange",
+        "_head",
+        "_head_done",
+        "_held",
+        "_is_head",
+        "_keeps_alive",
+        "_left",
+        "_may_reuse",
+        "_num_messages",
+        "_parser",
+        "_replica",
+        "_transport",
+    )
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._exchange: Carried | None = None
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._left = _BY_PARSER  # bytes of the body to come, CHUNKED, or _BY_PARSER
+        self._head = b""
+        self._head_done = False
+        self._held: ResponseHead | None = None  # read, and not sent on before the body begins
+        self._complete = False
+        self._num_messages = 0
+        self._ends_with_connection = False
+        self._is_head = False
+        self._may_reuse = True
+        self._keeps_alive = False
+
+    @property
+    def usable(self) -> bool:
+        """It is open and waits for a request."""
+        transport = self._transport
+        return transport is not None and self._exchange is None and not transport.is_closing()
+
+    def send(
+        self, exchange: Carried, head: bytes, body: bytes | bytearray, *, is_head: bool, may_reuse: bool
+    ) -> None:
+        """Carry this request; its answer goes to `exchange`. Where it `may_reuse`, others follow."""
+        transport = cast(asyncio.Transport, self._transport)
+        self._exchange = exchange
+        self._head_done = self._complete = self._ends_with_connection = False
+        self._is_head = is_head
+        self._may_reuse = may_reuse
+        if not body:
+            transport.write(head)
+        elif len(body) <= _JOIN_BYTES:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+
+    def pause(self) -> None:
+        """Read no further: the client does not keep up."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close at once, without a word to the exchange."""
+        self._exchange = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What follows is called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None:  # an engine that speaks unasked has lost count, and so would the next request
+            self.close()
+        elif self._head_done:
+            if self._left == CHUNKED and whole_chunks(data) == MORE:
+                exchange.relay(data)
+            else:
+                self._continue(exchange, data)
+        elif self._held is not None:
+            head, self._held = self._held, None
+            self._begin(exchange, head, data)
+        else:
+            found = None if self._is_head or self._head else read_answer(data)
+            if found is None:
+                found = self._read_heads(exchange, data)
+                if found is None:
+                    return
+            elif found[0].status in RETRIED_STATUSES and exchange.may_retry():
+                self.close()
+                exchange.failed(str(found[0].status))
+                return
+            else:
+                self._left = cast(int, found[0].length)
+                self._keeps_alive = True
+            head, end = found
+            self._begin(exchange, head, data[end:] if end else self._head)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            if self in self._replica.idle:
+                self._replica.idle.remove(self)
+        elif self._held is not None and self._held.ends_with_connection and exc is None:
+            exchange.begin(self._held, b"")
+            exchange.complete(keep_alive=False)
+        elif not self._head_done:
+            exchange.failed("reset", answering=self._held is not None)
+        elif self._ends_with_connection and exc is None:
+            exchange.complete(keep_alive=False)
+        else:
+            exchange.broken()
+
+    # What follows is called by httptools.
+
+    def on_message_begin(self) -> None:
+        self._num_messages += 1
+
+    def on_message_complete(self) -> None:
+        self._complete = True
+        # Known here alone: afterwards llhttp forgets.
+        self._keeps_alive = cast(httptools.HttpResponseParser, self._parser).should_keep_alive()
+
+    def _begin(self, exchange: Carried, head: ResponseHead, data: bytes) -> None:
+        if self._left == 0:
+            self._complete = True
+        if data and not self._is_body(data):
+            self._fail(exchange)
+        elif data or self._complete or self._is_head:
+            self._head, self._head_done = b"", True
+            self._ends_with_connection = head.ends_with_connection
+            exchange.begin(head, data)
+            if self._complete or self._is_head:
+                self._finish(exchange)
+        else:
+            # vLLM sends a stream's head at once and may compute for minutes before it has more to say.
+            self._head = b""
+            self._held = head
+
+    def _continue(self, exchange: Carried, data: bytes) -> None:
+        if self._is_body(data):
+            exchange.relay(data)
+            if self._complete:
+                self._finish(exchange)
+        else:
+            self._fail(exchange)
+
+    def _is_body(self, data: bytes) -> bool:
+        """It continues the answer's body, and nothing follows that; says when the body is `_complete`."""
+        left = self._left
+        if left >= 0:
+            self._left = left = left - len(data)
+            self._complete = left == 0
+            return left >= 0
+        if left == CHUNKED:
+            found = whole_chunks(data)
+            if found == MORE:
+                return True
+            if found == LAST:
+                self._complete = True
+                return True
+            self._parse_on()
+        if self._is_head:
+            return False
+        try:
+            cast(httptools.HttpResponseParser, self._parser).feed_data(data)
+        except httptools.HttpParserError:
+            return False
+        return self._num_messages == 1
+
+    def _parse_on(self) -> None:
+        """Let llhttp count from here, where a chunk is expected."""
+        self._begin_parser()
+        cast(httptools.HttpResponseParser, self._parser).feed_data(
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+
+    def _begin_parser(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._left = _BY_PARSER
+        self._num_messages = 0
+
+    def _read_heads(self, exchange: Carried, data: bytes) -> tuple[ResponseHead, int] | None:
+        """Read up to the final head, by llhttp; what follows it stays in `_head`. None where none came."""
+        if not self._head:
+            self._begin_parser()
+        buffered = self._head + data
+        parser = cast(httptools.HttpResponseParser, self._parser)
+        while True:
+            end = buffered.find(b"\r\n\r\n") + 4
+            if end < 4:
+                self._head = buffered
+                if len(buffered) > MAX_RESPONSE_HEAD_BYTES:
+                    self._fail(exchange)
+                return None
+            raw, buffered = buffered[:end], buffered[end:]
+            try:
+                parser.feed_data(raw)
+            except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+                self._fail(exchange)
+                return None
+            status = parser.get_status_code()
+            if status >= 200:
+                break
+            self._complete, self._num_messages = False, 0  # 100 and 103 are for this hop alone
+        if status in RETRIED_STATUSES and exchange.may_retry():
+            self.close()
+            exchange.failed(str(status))
+            return None
+        self._head = buffered
+        return response_head(raw, status=status, is_head=self._is_head), 0
+
+    def _finish(self, exchange: Carried) -> None:
+        self._exchange = None
+        transport = self._transport
+        reusable = (
+            self._keeps_alive
+            and not self._is_head
+            and self._may_reuse
+            and self._replica.usable_pool(MAX_IDLE_PER_REPLICA)
+        )
+        if transport is not None and reusable and not transport.is_closing():
+            transport.resume_reading()
+            self._replica.idle.append(self)
+        elif transport is not None:
+            transport.abort()
+        exchange.complete(keep_alive=True)
+
+    def _fail(self, exchange: Carried) -> None:
+        """The engine's answer is not HTTP, or more than one: nothing of it can be trusted."""
+        begun = self._head_done
+        self.close()
+        if begun:
+            exchange.broken()
+        else:
+            exchange.failed("malformed")

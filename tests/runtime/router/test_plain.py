@@ -1,0 +1,134 @@
+"""Heads and chunks in their plain form: never more than llhttp takes, and read as it reads them."""
+
+from __future__ import annotations
+
+import httptools
+import pytest
+from fakes_requests import AMBIGUOUS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypertier.router.plain import CHUNKED, LAST, MORE, ODD, read_answer, read_request, whole_chunks
+
+NAMES = [
+    "Host",
+    "Content-Length",
+    "Connection",
+    "Transfer-Encoding",
+    "X-Request-Id",
+    "TE",
+    "X-A",
+    "X A",
+    "",
+    "Expect",
+]
+VALUES = ["", " 5", " a", " keep-alive", " close", " chunked", " 5, 5", " a\tb", " \x01", " \r", " +5", "5\t"]
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.fields: list[tuple[bytes, bytes]] = []
+        self.is_headed = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self.is_headed = True
+
+
+@pytest.mark.parametrize("data", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_no_ambiguous_request_is_plain(data: bytes) -> None:
+    plain = read_request(data, 8192, 128)
+
+    assert plain is None or not plain.length
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=6), st.sampled_from("GP")
+)
+def test_what_is_plain_is_a_request_to_llhttp_with_the_same_fields(
+    fields: list[tuple[str, str]], method: str
+) -> None:
+    lines = "".join(f"{name}:{value}\r\n" for name, value in fields)
+    data = f"{'GET' if method == 'G' else 'POST'} /a?b HTTP/1.1\r\n{lines}\r\n".encode()
+    plain = read_request(data, 8192, 128)
+    if plain is None:
+        return
+
+    seen = Seen()
+    parser = httptools.HttpRequestParser(seen)
+    parser.feed_data(data)
+
+    names = [name.lower() for name, _ in seen.fields]
+    assert seen.is_headed
+    assert parser.should_keep_alive()
+    assert names.count(b"host") == 1
+    assert names.count(b"content-length") <= 1
+    assert plain.length == next(
+        (int(value) for name, value in seen.fields if name.lower() == b"content-length"), None
+    )
+    assert not {b"transfer-encoding", b"te", b"expect"} & set(names)
+    kept = [name.lower() for name in (line.partition(b":")[0] for line in plain.fields.split(b"\r\n")[1:])]
+    assert kept == [name for name in names if name != b"connection"]
+    assert plain.end == len(data)
+
+
+@pytest.mark.parametrize(
+    ("head", "length"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", 5),
+        (b"HTTP/1.1 500 Oh No\r\nTransfer-Encoding: chunked\r\nx-request-id: 1\r\n\r\n", CHUNKED),
+    ],
+)
+def test_plain_answer_tells_where_its_body_ends(head: bytes, length: int) -> None:
+    found = read_answer(head + b"rest")
+
+    assert found is not None
+    assert (found[0].length, found[0].raw + b"\r\n", found[1]) == (length, head, len(head))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\ncontent-length: 5\r\n\r\n",
+        b"HTTP/1.1 204 None\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx: a\r\n b\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n",
+    ],
+)
+def test_answer_that_needs_more_than_counting_is_not_plain(head: bytes) -> None:
+    assert read_answer(head) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"2\r\nab\r\n", MORE),
+        (b"2\r\nab\r\nA\r\n0123456789\r\n", MORE),
+        (b"2\r\nab\r\n0\r\n\r\n", LAST),
+        (b"0\r\n\r\n", LAST),
+        (b"0\r\n\r\nHTTP/1.1", ODD),
+        (b"0\r\nT: 1\r\n\r\n", ODD),
+        (b"2\r\na", ODD),
+        (b"2\r\nab\r", ODD),
+        (b"2\r\nabc\r\n", ODD),
+        (b"2;x\r\nab\r\n", ODD),
+        (b"0x2\r\nab\r\n", ODD),
+        (b"+2\r\nab\r\n", ODD),
+        (b"-2\r\nab\r\n", ODD),
+        (b" 2\r\nab\r\n", ODD),
+        (b"1_0\r\n0123456789012345\r\n", ODD),
+        (b"\r\n\r\n", ODD),
+        (b"2\nab\r\n", ODD),
+    ],
+)
+def test_whole_chunks_are_told_from_all_else(data: bytes, expected: int) -> None:
+    assert whole_chunks(data) == expected
