@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -88,6 +89,7 @@ class FakeEngine:
     healthy: bool = True
     frozen: bool = False
     name: str = "engine"
+    models: tuple[str, ...] = ()
     metrics: bytes = b""
     received: list[Received] = field(default_factory=list)
     num_disconnects: int = 0
@@ -132,6 +134,12 @@ class FakeEngine:
                     continue
                 if path == b"/health":
                     writer.write(json_answer(b"{}", b"200 OK" if self.healthy else b"503 Unavailable"))
+                    continue
+                if request.header(b"user-agent") == b"hypertier-router":
+                    entries = [{"id": name, "object": "model", "root": name} for name in self.models]
+                    body = json.dumps({"object": "list", "data": entries}).encode()
+                    status = b"200 OK" if self.models else b"404 Not Found"
+                    writer.write(json_answer(body, status))
                     continue
                 self.received.append(request)
                 await self._answer_watching(request, reader, writer)

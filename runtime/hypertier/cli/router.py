@@ -84,6 +84,12 @@ MIB = 1024 * 1024
     help="What tenants' cache_salt is made with, as `hypertier router key salt` prints it.",
 )
 @click.option(
+    "--model-alias",
+    multiple=True,
+    metavar="NAME=MODEL",
+    help="Another name by which clients may ask for MODEL; repeatable.",
+)
+@click.option(
     "--explain", is_flag=True, help="Add x-hypertier-replica, -reason and -matched-bytes to answers."
 )
 @click.option(
@@ -175,6 +181,7 @@ def command(
     access: str | None,
     api_keys: str | None,
     salt_key: str | None,
+    model_alias: tuple[str, ...],
     explain: bool,
     retries: int,
     retry_budget: float,
@@ -217,6 +224,7 @@ def command(
         access=access,
         api_keys=api_keys,
         salt_key=salt_key,
+        model_alias=model_alias,
         explain=explain,
         retries=retries,
         retry_budget=retry_budget,

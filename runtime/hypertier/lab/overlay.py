@@ -143,6 +143,7 @@ ROUTER = Overlay(
     kept_options=frozenset(
         {
             "--strategy",
+            "--model-alias",
             "--session-key",
             "--retries",
             "--retry-budget",

@@ -19,7 +19,17 @@ from hypertier.router.discovery import discover
 from hypertier.router.front import Admin, Front
 from hypertier.router.health import HealthChecks
 from hypertier.router.kv_streams import KvStreams
-from hypertier.router.metrics import Discoveries, KvCounts, Metrics, PeerCounts, ProtectionCounts, SizeCounts
+from hypertier.router.metrics import (
+    Discoveries,
+    KvCounts,
+    Metrics,
+    ModelCounts,
+    PeerCounts,
+    ProtectionCounts,
+    SizeCounts,
+)
+from hypertier.router.model_reading import ModelReading
+from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
@@ -29,6 +39,7 @@ from hypertier.router.settings import (
     Address,
     RouterSettings,
     Service,
+    parse_alias,
     parse_discover,
     parse_peer,
     parse_peers,
@@ -79,6 +90,9 @@ class Router:
         self._sizing = Sizing(self.replicas, sizes) if settings.remembers_prompts else None
         if self._sizing is not None:
             self.metrics.registry.register(SizeCounts(self._sizing, self.replicas))
+        self._models = Models(self.replicas, dict(map(parse_alias, settings.model_alias)))
+        self._model_reading = ModelReading(self.replicas, self._models)
+        self.metrics.registry.register(ModelCounts(self._models, self._model_reading))
         self._servers: list[asyncio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._health = HealthChecks(
@@ -91,7 +105,12 @@ class Router:
         self.metrics.registry.register(ProtectionCounts(outliers, retry_budget))
         proxy = Proxy(
             settings=settings,
-            picker=Picker(self.strategy, self.replicas, slow_start_seconds=settings.slow_start_seconds),
+            picker=Picker(
+                self.strategy,
+                self.replicas,
+                slow_start_seconds=settings.slow_start_seconds,
+                models=self._models,
+            ),
             replicas=self.replicas,
             metrics=self.metrics,
             now=time.monotonic,
@@ -104,7 +123,9 @@ class Router:
             gate = self._door.gate
             self.metrics.registry.register(AccessMetrics(gate.counts, gate.tenants))
             admission = admission or gate
-        self.front = Front(settings, proxy, self.replicas, self.metrics, admission=admission)
+        self.front = Front(
+            settings, proxy, self.replicas, self.metrics, admission=admission, models=self._models
+        )
         self.connections = self.front.connections
         self.budget = self.front.budget
         self.replicas.watch(self._replica_changed)
@@ -118,6 +139,7 @@ class Router:
         else:
             self.replicas.replace(parse_replica(url) for url in settings.replicas)
         await self._health.first_round()
+        await self._model_reading.first_round()
         await self._start_peers()
         if self._door is not None:
             await self._door.watch.start()
@@ -163,6 +185,7 @@ class Router:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._health.stop()
+        await self._model_reading.stop()
         self.front.abort_all()
         await self.front.all_closed()
         await self.peers.stop()

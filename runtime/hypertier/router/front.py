@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from asyncio import Event
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import cast
 
@@ -12,7 +12,8 @@ from hypertier.router import openai
 from hypertier.router.admission import Admission, Arrival, Grant
 from hypertier.router.connection import ClientConnection
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
-from hypertier.router.openai import Refusal
+from hypertier.router.models import LIST_PATH, Models, form_model
+from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.settings import MAX_SECONDS, RouterSettings
@@ -35,6 +36,7 @@ class Front:
         metrics: Metrics,
         *,
         admission: Admission | None = None,
+        models: Models | None = None,
     ) -> None:
         self.settings = settings
         self.tick = 0
@@ -48,6 +50,7 @@ class Front:
         self._replicas = replicas
         self._metrics = metrics
         self._admission = admission
+        self._models = models or Models(replicas)
         self._request_ids = request_ids()
         asks_session = settings.strategy == "session" and settings.session_claim is None
         self._session_key = settings.session_key.lower().encode() if asks_session else None
@@ -145,6 +148,9 @@ class Front:
                 grant.released()
             self._answer_or_point_to_metrics(connection, request)
             return
+        aliases = self._models.aliases
+        if aliases:
+            self._rename_model(request, aliases)
         inference = openai.read(
             request,
             session_key=self._session_key,
@@ -152,14 +158,65 @@ class Front:
             keep_prompt=self._keep_prompt,
             seed=grant.seed if grant is not None else b"",
         )
+        if inference.model is None:
+            inference = self._with_model(request, inference)
         if grant is not None and grant.session is not None:
             inference = inference._replace(session=grant.session)
+        if self._answer_of_models(connection, request, inference, grant):
+            return
         exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
         connection.exchange = exchange
         self._proxy.retry_budget.request()
         if TIMEOUT_HEADER in request.fields:
             exchange.end_by(deadline_of(request))
         exchange.start()
+
+    def _with_model(self, request: Request, inference: InferenceRequest) -> InferenceRequest:
+        """Where the body is no JSON, or there is none: a form's field, or the path of one model."""
+        span = form_model(request) if request.body else None
+        if span is not None:
+            return inference._replace(model=bytes(request.body[span[0] : span[1]]))
+        if request.path.startswith(LIST_PATH + b"/"):
+            return inference._replace(model=request.path[len(LIST_PATH) + 1 :])
+        return inference
+
+    def _rename_model(self, request: Request, aliases: Mapping[bytes, bytes]) -> None:
+        """Write the model's own name into a request for an alias: its body, or the path of one model."""
+        prefix = LIST_PATH + b"/"
+        if request.path.startswith(prefix):
+            model = aliases.get(request.path.removeprefix(prefix))
+            request.target = prefix + model if model is not None else request.target
+            return
+        span = form_model(request)
+        if span is None:
+            body = openai.rename_model(request.body, request.path, aliases)
+        else:
+            named = aliases.get(bytes(request.body[span[0] : span[1]]))
+            body = (
+                request.body
+                if named is None
+                else b"".join((request.body[: span[0]], named, request.body[span[1] :]))
+            )
+        request.body = body
+
+    def _answer_of_models(
+        self, connection: ClientConnection, request: Request, inference: InferenceRequest, grant: Grant | None
+    ) -> bool:
+        """Answer what no single replica can: the list of models, and a model that none serves."""
+        refusal = None
+        lists = request.path == LIST_PATH and request.method in _LOCAL_METHODS and self._models.speaks_for_all
+        if not lists:
+            refusal = self._models.refusal(inference.model) if inference.model is not None else None
+            if refusal is None:
+                return False
+        connection.exchange = None
+        if grant is not None and grant.released is not None:
+            grant.released()
+        if refusal is not None:
+            self._refuse(connection, refusal)
+        else:
+            self._answer(connection, request, 200, self._models.answer())
+        return True
 
     def _answer_or_point_to_metrics(self, connection: ClientConnection, request: Request) -> None:
         if self.settings.metrics_port is None:

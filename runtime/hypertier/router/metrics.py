@@ -13,6 +13,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from hypertier.router.kv_streams import KvStreams
+from hypertier.router.model_reading import ModelReading
+from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.replicas import ReplicaSet, State
 from hypertier.router.sizing import Sizing
@@ -138,6 +140,28 @@ class Discoveries(Collector):
         yield answers
         yield failures
         yield silence
+
+
+class ModelCounts(Collector):
+    """What the router knows of the models that its replicas serve."""
+
+    def __init__(self, models: Models, reading: ModelReading) -> None:
+        self._models = models
+        self._reading = reading
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Every series; called by the registry."""
+        readings = CounterMetricFamily(
+            "hypertier_router_model_readings", "Readings of replicas' /v1/models.", labels=["result"]
+        )
+        for result, number in self._reading.readings.items():
+            readings.add_metric([result], number)
+        yield readings
+        yield GaugeMetricFamily(
+            "hypertier_router_models_known",
+            "Replicas that said which models they serve.",
+            value=self._models.num_known,
+        )
 
 
 class ProtectionCounts(Collector):

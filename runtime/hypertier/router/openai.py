@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
@@ -70,7 +71,8 @@ class InferenceRequest(NamedTuple):
 
     `num_bytes` is the length of the prompt as sent; `block_hashes[i]` covers the model and the prompt's first
     `BLOCK_ENDS[i]` bytes; `session` is the value of the session key, None where the client sent none;
-    `streamed` requests are answered by events. `prompt` is the prompt itself, where the strategy keeps it.
+    `streamed` requests are answered by events. `prompt` is the prompt itself, where the strategy keeps it;
+    `model` what the client asks for, None where it can't be told.
     """
 
     num_bytes: int = 0
@@ -78,6 +80,7 @@ class InferenceRequest(NamedTuple):
     session: bytes | None = None
     streamed: bool = False
     prompt: Prompt | None = None
+    model: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +128,13 @@ def read(
     if session is None and session_key is not None:
         session = find_string(body, session_key, start)
     hashes: tuple[int, ...] = ()
+    model = find_string(body, b"model", start)
     if found is not None and hash_prompt:
-        model = find_string(body, b"model", start) or b""
-        hashes = chain_hashes(memoryview(body)[start:], model + b"\0" + seed if seed else model)
+        root = model or b""
+        hashes = chain_hashes(memoryview(body)[start:], root + b"\0" + seed if seed else root)
     streamed = _find(body, b"stream", start, _TRUE) is not None
     kept = Prompt(path, body, start, seed) if keep_prompt and hashes else None
-    return InferenceRequest(len(body) - start, hashes, session, streamed, kept)
+    return InferenceRequest(len(body) - start, hashes, session, streamed, kept, model)
 
 
 def chain_hashes(prompt: bytes | memoryview, root: bytes) -> tuple[int, ...]:
@@ -161,7 +165,25 @@ def find_string(body: bytes | bytearray, key: bytes, prompt_at: int = 0) -> byte
     return _find(body, key, prompt_at, _STRING_VALUE)
 
 
+def rename_model(body: bytes | bytearray, path: bytes, aliases: Mapping[bytes, bytes]) -> bytes | bytearray:
+    """The body with its model's alias, if it is one, replaced by the model's name; nothing else changes."""
+    key = _PROMPT_KEYS.get(path)
+    found = key.search(body) if key is not None else None
+    span = _find_span(body, b"model", found.end() if found is not None else 0, _STRING_VALUE)
+    model = aliases.get(bytes(body[span[0] : span[1]])) if span is not None else None
+    if span is None or model is None:
+        return body
+    return b"".join((body[: span[0]], model, body[span[1] :]))
+
+
 def _find(body: bytes | bytearray, key: bytes, prompt_at: int, pattern: re.Pattern[bytes]) -> bytes | None:
+    span = _find_span(body, key, prompt_at, pattern)
+    return bytes(body[span[0] : span[1]]) if span is not None else None
+
+
+def _find_span(
+    body: bytes | bytearray, key: bytes, prompt_at: int, pattern: re.Pattern[bytes]
+) -> tuple[int, int] | None:
     quoted = b'"' + key + b'"'
     for begin, end in ((0, prompt_at), (max(prompt_at, len(body) - _TAIL_BYTES), len(body))):
         for _ in range(_MAX_FIELD_TRIES):
@@ -170,7 +192,7 @@ def _find(body: bytes | bytearray, key: bytes, prompt_at: int, pattern: re.Patte
                 break
             value = pattern.match(body, end + len(quoted))
             if value is not None:
-                return bytes(value[1])
+                return value.span(1)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 
+from hypertier.router.models import Models
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies import Strategy
@@ -20,12 +21,20 @@ class Picker:
     idle one without a cache would be everybody's choice at once.
     """
 
-    def __init__(self, strategy: Strategy, replicas: ReplicaSet, *, slow_start_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        replicas: ReplicaSet,
+        *,
+        slow_start_seconds: float = 0.0,
+        models: Models | None = None,
+    ) -> None:
         self.strategy = strategy
         self.replicas = replicas
         self._num_picks = 0
         self._slow_start_seconds = slow_start_seconds
         self._credits: dict[Replica, float] = {}
+        self._models = models
         if slow_start_seconds:
             replicas.watch(self._changed)
 
@@ -33,7 +42,7 @@ class Picker:
         self, ticket: Hashable, request: InferenceRequest, now: float, excluded: Collection[Replica] = ()
     ) -> Choice | None:
         """Choose, and take it as sent; None when no healthy replica is left outside `excluded`."""
-        candidates = self.candidates(excluded)
+        candidates = self.candidates(request, excluded)
         if not candidates:
             return None
         if self._credits:
@@ -46,9 +55,11 @@ class Picker:
         self.strategy.sent(ticket, request, choice, now)
         return choice
 
-    def candidates(self, excluded: Collection[Replica]) -> Sequence[Replica]:
-        """The replicas that `pick` would choose among."""
-        healthy = self.replicas.healthy
+    def candidates(self, request: InferenceRequest, excluded: Collection[Replica] = ()) -> Sequence[Replica]:
+        """The replicas that `pick` would choose among: healthy, and serving the model."""
+        healthy: Sequence[Replica] = self.replicas.healthy
+        if self._models is not None and self._models.is_mixed and request.model is not None:
+            healthy = self._models.servers(request.model, healthy)
         return [replica for replica in healthy if replica not in excluded] if excluded else healthy
 
     def _warm(self, candidates: Sequence[Replica], now: float) -> Sequence[Replica]:

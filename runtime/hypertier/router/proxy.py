@@ -196,7 +196,9 @@ class Exchange:
     def may_retry(self) -> bool:
         """A failure now could be tried on another replica."""
         replica = cast(Replica, self._replica)
-        return self._attempts_left > 0 and bool(self._proxy.picker.candidates({*self._tried, replica}))
+        return self._attempts_left > 0 and bool(
+            self._proxy.picker.candidates(self.inference, {*self._tried, replica})
+        )
 
     # What follows is called by the upstream connection.
 
@@ -272,7 +274,7 @@ class Exchange:
             self._proxy.suspect(replica)
         self._release(None)
         self._tried = {*self._tried, replica}
-        spent = self._attempts_left < 0 or not self._proxy.picker.candidates(self._tried)
+        spent = self._attempts_left < 0 or not self._proxy.picker.candidates(self.inference, self._tried)
         # Where no connection came about nothing was sent, and the replica is out: that costs no budget.
         if spent or (cause != "connect" and not self._proxy.retry_budget.take()):
             self._give_up()

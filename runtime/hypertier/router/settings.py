@@ -21,6 +21,7 @@ _SERVICE = re.compile(
     r"([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)/([a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
     r":([0-9]{1,5}|(?=[0-9-]*[a-z])[a-z0-9](?:[a-z0-9-]{0,13}[a-z0-9])?)"
 )
+_MODEL = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -104,6 +105,16 @@ def _parse_list(setting: str, text: str, whose: str) -> Address | Service:
     return address
 
 
+def parse_alias(text: str) -> tuple[str, str]:
+    """Read `NAME=MODEL`. Raises ConfigError naming `--model-alias`."""
+    name, separator, model = text.partition("=")
+    if not separator or not _MODEL.fullmatch(name) or not _MODEL.fullmatch(model) or name == model:
+        raise ConfigError(
+            "--model-alias", text, "NAME=MODEL, NAME being another name for what engines call MODEL"
+        )
+    return name, model
+
+
 def parse_peer(text: str) -> Address:
     """Read another router's `HOST:PORT`. Raises ConfigError naming `--peer`."""
     address = _split_address(text)
@@ -158,6 +169,7 @@ class RouterSettings:
     access: str | None = None
     api_keys: str | None = None
     salt_key: str | None = None
+    model_alias: tuple[str, ...] = ()
     explain: bool = False
     retries: int = 2
     retry_budget: float = 0.2
@@ -210,6 +222,9 @@ class RouterSettings:
             raise ConfigError("--session-key", self.session_key, "--access with jwt, for there to be claims")
         self._check_kv_events()
         self._check_peers()
+        names = [parse_alias(text)[0] for text in self.model_alias]
+        if len(set(names)) != len(names):
+            raise ConfigError("--model-alias", list(self.model_alias), "every name once")
         self._check_numbers()
 
     def _check_strategy(self) -> None:

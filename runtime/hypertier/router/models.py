@@ -1,0 +1,103 @@
+"""Which replica serves which models, adapters among them, and what clients may call them. Values alone.
+
+An engine lists its models and its LoRA adapters at `/v1/models`
+(https://docs.vllm.ai/en/stable/features/lora/, read 2026-12-01); `model_reading` asks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from hypertier.router.openai import Refusal
+from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.wire import Request
+
+LIST_PATH = b"/v1/models"
+MAX_MODELS = 1024
+_FORM_FIELD = re.compile(rb'name="?model"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n')
+_FORM_BYTES = 64 * 1024
+
+
+class Models:
+    """What every replica said that it serves, and `aliases`: other names, by which the router knows models.
+
+    A replica that said nothing is taken to serve whatever no other is known to.
+    """
+
+    def __init__(self, replicas: ReplicaSet, aliases: Mapping[str, str] | None = None) -> None:
+        self.aliases = {name.encode(): model.encode() for name, model in (aliases or {}).items()}
+        self.is_mixed = False
+        self._replicas = replicas
+        self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
+        replicas.watch(self._changed)
+
+    def learn(self, replica: Replica, entries: Sequence[Mapping[str, Any]]) -> None:
+        """The replica serves these: the `data` of its `/v1/models`."""
+        if replica.state is State.LEAVING:
+            return
+        listed = {entry["id"].encode(): entry for entry in entries[:MAX_MODELS] if _has_id(entry)}
+        self._listed[replica] = listed
+        self._compare()
+
+    def servers(self, model: bytes, candidates: Collection[Replica]) -> list[Replica]:
+        """Those of the candidates that serve the model, or, where none is known to, that said nothing."""
+        known = [r for r in candidates if model in self._listed.get(r, ())]
+        return known or [r for r in candidates if r not in self._listed]
+
+    def refusal(self, model: bytes) -> Refusal | None:
+        """The answer to a model that no replica has; None where one may have it."""
+        listed = self._listed
+        if not listed or any(model in names for names in listed.values()):
+            return None
+        if any(replica not in listed for replica in self._replicas.by_url.values()):
+            return None
+        name = model.decode("utf-8", "replace")[:200]
+        return Refusal(404, f"The model `{name}` does not exist", "model_not_found", param="model")
+
+    def answer(self) -> bytes:
+        """`/v1/models` of all replicas together, aliases among them; each name once."""
+        merged: dict[bytes, Mapping[str, Any]] = {}
+        for listed in self._listed.values():
+            for name, entry in listed.items():
+                merged.setdefault(name, entry)
+        for alias, model in self.aliases.items():
+            if model in merged:
+                merged.setdefault(alias, {**merged[model], "id": alias.decode(), "root": model.decode()})
+        return json.dumps({"object": "list", "data": list(merged.values())}).encode()
+
+    @property
+    def speaks_for_all(self) -> bool:
+        """No single replica can say what there is."""
+        return bool(self._listed) and (self.is_mixed or bool(self.aliases))
+
+    @property
+    def num_known(self) -> int:
+        """Replicas that said what they serve."""
+        return len(self._listed)
+
+    def _compare(self) -> None:
+        self.is_mixed = len({frozenset(names) for names in self._listed.values()}) > 1
+
+    def _changed(self, replica: Replica, reason: str) -> None:
+        if replica.state is State.LEAVING and self._listed.pop(replica, None) is not None:
+            self._compare()
+
+
+def _has_id(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and isinstance(entry.get("id"), str)
+
+
+def form_model(request: Request) -> tuple[int, int] | None:
+    """Where a multipart form, as of audio, names its model: begin and end in the body."""
+    if not request.fields.get(b"content-type", b"").lower().startswith(b"multipart/form-data"):
+        return None
+    body = request.body
+    size = len(body)
+    for begin, end in ((0, min(size, _FORM_BYTES)), (max(0, size - _FORM_BYTES), size)):
+        found = _FORM_FIELD.search(body, begin, end)
+        if found is not None:
+            return found.span(1)
+    return None

@@ -1,0 +1,202 @@
+"""Which replica gets a request for which model, on every path that names one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes_engine import Answer, FakeEngine, RawClient, get, post, run_loop
+from fakes_router import routed
+
+from hypertier.errors import ConfigError
+from hypertier.router.settings import RouterSettings
+
+CHAT = b"/v1/chat/completions"
+FORM = b"content-type: multipart/form-data; boundary=b"
+
+
+def body_for(model: str) -> bytes:
+    return json.dumps({"model": model, "messages": [{"role": "user", "content": "Hi"}]}).encode()
+
+
+def form_for(model: str) -> bytes:
+    return (
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n'
+        b"Content-Type: audio/wav\r\n\r\n\x00\xffRIFF\r\n"
+        b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n' + model.encode() + b"\r\n--b--\r\n"
+    )
+
+
+JSON_PATHS = (
+    b"/v1/chat/completions",
+    b"/v1/completions",
+    b"/v1/responses",
+    b"/v1/messages",
+    b"/v1/messages/count_tokens",
+    b"/v1/embeddings",
+    b"/v1/score",
+    b"/score",
+    b"/v1/rerank",
+    b"/rerank",
+    b"/v2/rerank",
+    b"/pooling",
+    b"/classify",
+    b"/tokenize",
+    b"/detokenize",
+    b"/v1/audio/speech",
+    b"/v1/images/generations",
+    b"/v1/some/path/of/tomorrow",
+)
+FORM_PATHS = (b"/v1/audio/transcriptions", b"/v1/audio/translations", b"/v1/images/edits")
+
+
+def ask(
+    data: bytes, *models: tuple[str, ...], times: int = 4, **settings: object
+) -> tuple[list[Answer], list[FakeEngine]]:
+    """Send it a few times through a router before an engine for each tuple of models."""
+
+    async def act() -> tuple[list[Answer], list[FakeEngine]]:
+        engines = [FakeEngine(models=names) for names in models]
+        async with routed(*engines, **settings) as router:
+            client = await RawClient.connect(router.port)
+            answers = []
+            for _ in range(times):
+                client.send(data)
+                answers.append(await client.answer())
+            return answers, engines
+
+    return run_loop(act())
+
+
+@pytest.mark.parametrize("path", JSON_PATHS, ids=bytes.decode)
+def test_request_reaches_an_engine_that_serves_its_model_unchanged(path: bytes) -> None:
+    data = json.dumps({"input": "x", "model": "b", "vendor_field": {"x": [1]}}).encode()
+
+    answers, (one, other) = ask(post(path, data), ("a",), ("b",))
+
+    assert {answer.status for answer in answers} == {200}
+    assert one.received == []
+    assert [(request.line, request.body) for request in other.received] == [
+        (b"POST %s HTTP/1.1" % path, data)
+    ] * 4
+
+
+@pytest.mark.parametrize("path", FORM_PATHS, ids=bytes.decode)
+def test_form_reaches_an_engine_that_serves_its_model_unchanged(path: bytes) -> None:
+    answers, (one, other) = ask(post(path, form_for("b"), FORM), ("a",), ("b",))
+
+    assert {answer.status for answer in answers} == {200}
+    assert one.received == []
+    assert {request.body for request in other.received} == {form_for("b")}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [post(CHAT, body_for("c")), post(b"/v1/audio/translations", form_for("c"), FORM), get(b"/v1/models/c")],
+    ids=["json", "form", "path"],
+)
+def test_model_that_nobody_serves_is_not_found_in_openais_shape(data: bytes) -> None:
+    answers, engines = ask(data, ("a",), ("b",))
+
+    assert {answer.status for answer in answers} == {404}
+    error = json.loads(answers[0].body)["error"]
+    assert error == {
+        "message": "The model `c` does not exist",
+        "type": "invalid_request_error",
+        "param": "model",
+        "code": "model_not_found",
+    }
+    assert [engine.received for engine in engines] == [[], []]
+
+
+def test_one_model_alone_is_not_found_either() -> None:
+    answers, _ = ask(post(CHAT, body_for("c")), ("a",), ("a",))
+
+    assert {answer.status for answer in answers} == {404}
+
+
+def test_replica_that_does_not_say_is_asked_itself() -> None:
+    answers, (one, silent) = ask(post(CHAT, body_for("c")), ("a",), ())
+
+    assert {answer.status for answer in answers} == {200}
+    assert len(one.received) + len(silent.received) == 4
+
+
+def test_adapter_goes_where_it_is_loaded_and_its_base_anywhere() -> None:
+    _, adapted = ask(post(CHAT, body_for("lora")), ("base",), ("base", "lora"))
+    _, based = ask(post(CHAT, body_for("base")), ("base",), ("base", "lora"))
+
+    assert [len(engine.received) for engine in adapted] == [0, 4]
+    assert [len(engine.received) for engine in based] == [2, 2]
+
+
+def test_list_of_models_is_that_of_all_replicas() -> None:
+    answers, engines = ask(get(b"/v1/models"), ("a", "x"), ("b", "x"))
+
+    assert [model["id"] for model in json.loads(answers[0].body)["data"]] == ["a", "x", "b"]
+    assert [engine.received for engine in engines] == [[], []]
+
+
+def test_list_of_equal_replicas_is_an_engines_own() -> None:
+    answers, engines = ask(get(b"/v1/models"), ("a",), ("a",))
+
+    assert {answer.status for answer in answers} == {200}
+    assert sum(len(engine.received) for engine in engines) == 4
+
+
+def test_model_whose_only_replica_is_down_is_unavailable_and_not_unknown() -> None:
+    async def act() -> int:
+        one, other = FakeEngine(models=("a",)), FakeEngine(models=("b",))
+        async with routed(one, other) as router:
+            await other.kill()
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, body_for("b")))
+            return (await client.answer()).status
+
+    assert run_loop(act()) in (502, 503)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (post(CHAT, body_for("gpt-4o")), body_for("a")),
+        (post(b"/v1/audio/translations", form_for("gpt-4o"), FORM), form_for("a")),
+        (post(CHAT, body_for("a")), body_for("a")),
+    ],
+    ids=["json", "form", "no-alias"],
+)
+def test_alias_is_written_as_the_models_name_and_nothing_else_changes(data: bytes, expected: bytes) -> None:
+    answers, (_, engine) = ask(data, ("b",), ("a",), model_alias=("gpt-4o=a",))
+
+    assert {answer.status for answer in answers} == {200}
+    assert {request.body for request in engine.received} == {expected}
+    lengths = {request.header(b"content-length") for request in engine.received}
+    assert lengths == {b"%d" % len(expected)}
+
+
+def test_alias_is_listed_and_found_by_its_path() -> None:
+    listed, _ = ask(get(b"/v1/models"), ("a",), model_alias=("gpt-4o=a",))
+    _, (engine,) = ask(get(b"/v1/models/gpt-4o"), ("a",), model_alias=("gpt-4o=a",))
+
+    assert [model["id"] for model in json.loads(listed[0].body)["data"]] == ["a", "gpt-4o"]
+    assert engine.received[0].line == b"GET /v1/models/a HTTP/1.1"
+
+
+def test_nothing_is_held_of_bodies_whose_alias_was_written() -> None:
+    async def act() -> int:
+        async with routed(FakeEngine(models=("a",)), model_alias=("a-much-longer-name=a", "b=a")) as router:
+            client = await RawClient.connect(router.port)
+            for name in ("a-much-longer-name", "b", "a"):
+                client.send(post(CHAT, body_for(name)))
+                await client.answer()
+            return router.budget.held_bytes
+
+    assert run_loop(act()) == 0
+
+
+@pytest.mark.parametrize("text", ["a", "=a", "a=", "a=a", "a=b c"])
+def test_alias_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RouterSettings(replicas=("http://a:1",), model_alias=(text,))
+
+    assert caught.value.setting == "--model-alias"
