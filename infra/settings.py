@@ -19,6 +19,7 @@ AS_TYPED: Mapping[str, str] = {
     "memory_percent": "cache.l2.memoryPercent",
     "bandwidth_bytes_per_second": "cache.l2.bandwidth",
     "size_bytes": "cache.l2.size",
+    "version": "operator.version",
     "registry": "controllers.registry",
     "min_replicas": "scaling.min",
     "max_replicas": "scaling.max",

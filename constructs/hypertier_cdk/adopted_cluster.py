@@ -13,6 +13,7 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import ClusterAddons
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.eks import kubectl_layer
 from hypertier_cdk.nag import accept_what_cdk_builds
@@ -30,6 +31,7 @@ class AdoptedCluster(ClusterBase):
     once: the nodes are there.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.metrics import endpoint_metric
 from hypertier_cdk.scaling import CacheUtilizationScaling
 
@@ -18,6 +19,7 @@ class EndpointAlarms(Construct):
         alarms: all of them; `notify` sends their transitions somewhere.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

@@ -16,6 +16,7 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.nag import accept
 
 PORT = 6379
@@ -46,6 +47,7 @@ class CacheStore(Construct):
 
     backend = "redis"
 
+    @checked
     def __init__(
         self,
         scope: Construct,

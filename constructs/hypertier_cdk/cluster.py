@@ -15,6 +15,7 @@ from constructs import Construct, IDependable
 from hypertier.errors import ConfigError
 from hypertier.spec import deployment
 from hypertier_cdk.addons import ClusterAddons
+from hypertier_cdk.arguments import check_image, checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.eks import new_eks_cluster
 from hypertier_cdk.instance_group import InstanceGroup
@@ -44,6 +45,7 @@ class HyperPodCluster(ClusterBase):
         instance_groups: the groups as the cluster gets them.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -64,6 +66,12 @@ class HyperPodCluster(ClusterBase):
         super().__init__(scope, construct_id)
         if not _NAME.fullmatch(name):
             raise ConfigError("name", name, "1 to 63 letters, digits and hyphens, no hyphen at either end")
+        for setting, image in (
+            ("nvidia_plugin_image", nvidia_plugin_image),
+            ("efa_plugin_image", efa_plugin_image),
+            ("health_agent_image", health_agent_image),
+        ):
+            check_image(setting, image)
         asked = [InstanceGroup.of(group) for group in instance_groups]
         region = cdk.Stack.of(self).region
         agents = node_agents(

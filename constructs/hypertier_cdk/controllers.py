@@ -19,6 +19,7 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import REGISTRY, REGISTRY_FORM
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.load_balancer_policy import load_balancer_statements, wildcards_of_load_balancers
 from hypertier_cdk.nag import accept_wildcards
@@ -77,6 +78,7 @@ class Keda(Construct):
         role: the operator's.
     """
 
+    @checked
     def __init__(
         self, scope: Construct, construct_id: str, *, cluster: ClusterBase, registry: str | None = None
     ) -> None:
@@ -104,6 +106,7 @@ class LoadBalancerController(Construct):
         role: the controller's.
     """
 
+    @checked
     def __init__(
         self, scope: Construct, construct_id: str, *, cluster: ClusterBase, registry: str | None = None
     ) -> None:

@@ -8,6 +8,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.cache_store import CacheStore
 from hypertier_cdk.metrics import endpoint_metric
 from hypertier_cdk.scaling import CacheUtilizationScaling
@@ -22,6 +23,7 @@ class EndpointDashboard(Construct):
         dashboard: add widgets of your own to it.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

@@ -15,6 +15,7 @@ from constructs import Construct, IDependable
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
+from hypertier_cdk.arguments import check_image, checked
 from hypertier_cdk.assets import NOT_IN_ASSETS
 from hypertier_cdk.cache_store import CacheStore
 from hypertier_cdk.charts.exporter import is_exported
@@ -45,6 +46,7 @@ class InferenceEndpoint(Construct):
         deployment_name: the engines' Deployment, which scaling steps; None with the operator.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -61,6 +63,8 @@ class InferenceEndpoint(Construct):
         load_balancer_controller_ready: IDependable | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
+        check_image("engine_image", engine_image)
+        check_image("router_image", router_image)
         self.config = endpoint or _only_endpoint(deployment)
         selfhosted = deployment.serving == "selfhosted"
         uses_store = self.config.kv_cache.l2_backend == "redis"

@@ -17,6 +17,7 @@ from hypertier.catalog.instance_types import find_instance_type
 from hypertier.errors import ConfigError
 from hypertier.spec import deployment
 from hypertier.spec.lifecycle import LifecycleScript
+from hypertier_cdk.arguments import MAY_BE_EMPTY, check_fields
 
 GPU_TAINT = "nvidia.com/gpu"
 # The shapes of AWS::SageMaker::Cluster, by its schema in CloudFormation's registry, as cfn-lint 1.58 has it.
@@ -42,10 +43,11 @@ class Taint:
     """Keeps pods without a toleration for it off a group's nodes."""
 
     key: str
-    value: str = ""
+    value: str = field(default="", metadata={MAY_BE_EMPTY: True})
     effect: str = "NoSchedule"
 
     def __post_init__(self) -> None:
+        check_fields(self, "taint")
         if self.effect not in TAINT_EFFECTS:
             raise ConfigError("taint.effect", self.effect, " or ".join(TAINT_EFFECTS))
 
@@ -62,6 +64,7 @@ class PatchSchedule:
     rollback_alarm_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self, "patch_schedule")
         if not re.fullmatch(r"cron\([^()]+\)", self.cron):
             raise ConfigError("patch_schedule.cron", self.cron, "a schedule such as cron(0 3 ? * SUN *)")
         if not 1 <= self.batch_percent <= 100:
@@ -100,6 +103,7 @@ class InstanceGroup:
     efa_only: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, f"instance_groups.{self.name}")
         self._check_types()
         self._check_counts()
         self._check_capacity()

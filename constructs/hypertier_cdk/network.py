@@ -13,6 +13,7 @@ from constructs import Construct
 from hypertier.catalog.zones import ZONE_ID, zones_beside
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import check_cidr
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.nag import accept
 from hypertier_cdk.vpc_endpoints import images_of, is_reachable_image, services_for
 
@@ -40,6 +41,7 @@ class Network(Construct):
         availability_zone_ids: the zones of `private_subnets`, in their order; empty where ids were not given.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

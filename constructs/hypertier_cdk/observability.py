@@ -12,6 +12,7 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import new_addon
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.nag import accept_wildcards
 
@@ -48,6 +49,7 @@ class Observability(Construct):
         resource: the add-on.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

@@ -12,6 +12,7 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import CERT_MANAGER, METRICS_SERVER, new_addon
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.controllers import let_make_load_balancers, let_read_metrics
 from hypertier_cdk.nag import accept, accept_managed_policies, accept_wildcards
@@ -75,6 +76,7 @@ class InferenceOperator(Construct):
         tls_bucket: where the operator leaves its certificates.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,
@@ -256,12 +258,10 @@ class InferenceOperator(Construct):
 
 def _check(version: str, region: str, gateway: bool) -> None:
     if version not in ADDON_VERSIONS:
-        raise ConfigError(
-            "operator.version", version, f"a release that is an add-on: {', '.join(ADDON_VERSIONS)}"
-        )
+        raise ConfigError("version", version, f"a release that is an add-on: {', '.join(ADDON_VERSIONS)}")
     if gateway and version not in WITH_GATEWAY:
         raise ConfigError(
-            "operator.version", version, f"a release with the inference gateway: {', '.join(WITH_GATEWAY)}"
+            "version", version, f"a release with the inference gateway: {', '.join(WITH_GATEWAY)}"
         )
     if not cdk.Token.is_unresolved(region) and region not in REGIONS:
         raise ConfigError(

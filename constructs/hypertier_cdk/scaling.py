@@ -14,6 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from hypertier.errors import ConfigError
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.metrics import endpoint_metric
@@ -33,6 +34,7 @@ class CacheUtilizationScaling(Construct):
     times lands in `failures`; `EndpointAlarms` rings for it.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

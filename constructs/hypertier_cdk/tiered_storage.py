@@ -10,6 +10,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 
 from hypertier.catalog.instance_types import GIB, InstanceType, find_instance_type
 from hypertier.errors import ConfigError
+from hypertier_cdk.arguments import check_fields, checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +28,12 @@ class TieredStorage:
     secret = None
 
     def __post_init__(self) -> None:
+        check_fields(self, "tiered_storage")
         if not 0 < self.memory_percent <= 100:
             raise ConfigError("memory_percent", self.memory_percent, "1 to 100, percent of a node's memory")
 
     @classmethod
+    @checked
     def of_gib(cls, gib_per_node: float, instance_type: str) -> TieredStorage:
         """So many GiB of each node of that type, rounded up to whole percents of its memory.
 
@@ -48,6 +51,7 @@ class TieredStorage:
         return cls(memory_percent=percent)
 
     @classmethod
+    @checked
     def of_tokens(cls, tokens_per_node: int, kv_bytes_per_token: int, instance_type: str) -> TieredStorage:
         """Room for the KV cache of so many tokens on each node, `kv_bytes_per_token` for each of them.
 

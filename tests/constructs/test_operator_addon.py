@@ -241,8 +241,8 @@ def test_the_operator_may_stand_in_a_later_stack_than_its_cluster() -> None:
 @pytest.mark.parametrize(
     ("region", "version", "setting"),
     [
-        pytest.param("us-west-2", "3.5", "operator.version", id="a release that is no add-on"),
-        pytest.param("us-west-2", "", "operator.version", id="no release"),
+        pytest.param("us-west-2", "3.5", "version", id="a release that is no add-on"),
+        pytest.param("us-west-2", "", "version", id="no release"),
         pytest.param("eu-west-3", "3.7", "region", id="a Region without the images"),
     ],
 )

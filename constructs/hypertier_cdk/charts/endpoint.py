@@ -9,6 +9,7 @@ from constructs import Construct
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier_cdk.arguments import checked
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.objects import endpoint_objects, namespace_objects
 from hypertier_cdk.charts.pods import Object
@@ -54,6 +55,7 @@ class EndpointChart(ObjectChart):
     `inputs` carries what AWS gives, CDK tokens among it; without it, files and placeholders are used.
     """
 
+    @checked
     def __init__(
         self,
         scope: Construct,

@@ -10,6 +10,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.tier.address import parse_l2_url
+from hypertier_cdk.arguments import check_fields
 from hypertier_cdk.charts.tiered_storage import DAEMON_URL, uses_tiered_storage
 
 PLACEHOLDER_ANNOTATION = "hypertier.dev/placeholders"
@@ -34,6 +35,9 @@ class ChartInputs:
     engine_role_arn: str | None = None
     exporter_role_arn: str | None = None
     vpc_cidrs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self, "ChartInputs")
 
 
 @dataclass(frozen=True, slots=True)

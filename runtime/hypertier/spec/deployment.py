@@ -25,6 +25,8 @@ from hypertier.spec.tree import View, dotted, objects
 
 API_VERSION = "hypertier.dev/v1"
 KIND = "Deployment"
+IMAGE = re.compile(r"[!-~]{1,512}")
+IMAGE_FORM = "an image, such as registry.internal/engine:1.2"
 CONTROLLER_MODES = ("install", "existing")
 # What a kubectl function can log in to, and a closed network reach.
 REGISTRY = re.compile(r"[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(/[a-z0-9._/-]*[a-z0-9])?")
@@ -300,8 +302,8 @@ class Images:
             ("router", self.router),
             ("nvidiaDevicePlugin", self.nvidia_device_plugin),
         ):
-            if image is not None and not re.fullmatch(r"[!-~]{1,512}", image):
-                raise ConfigError(f"images.{key}", image, "an image, such as registry.internal/engine:1.2")
+            if image is not None and not IMAGE.fullmatch(image):
+                raise ConfigError(f"images.{key}", image, IMAGE_FORM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

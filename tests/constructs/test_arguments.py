@@ -1,0 +1,153 @@
+"""An argument of a wrong type is refused by its name, in every construct and dataclass that is public."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from constructs import IDependable
+from fakes_templates import new_stack
+
+import hypertier_cdk
+from hypertier.errors import ConfigError
+from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
+from hypertier_cdk.arguments import checked
+from hypertier_cdk.instance_group import PatchSchedule, Taint
+
+PUBLIC = {
+    name: getattr(import_module(module), name) for name, module in sorted(hypertier_cdk._MODULES.items())
+}
+CONSTRUCTS = [name for name, cls in PUBLIC.items() if not dataclasses.is_dataclass(cls)]
+VALUES: dict[type, dict[str, Any]] = {
+    InstanceGroup: {"name": "gpu", "instance_type": "ml.g5.xlarge", "count": 1},
+    Taint: {"key": "a"},
+    PatchSchedule: {"cron": "cron(0 3 ? * SUN *)"},
+    TieredStorage: {},
+    hypertier_cdk.ChartInputs: {},
+}
+WRONG: tuple[Any, ...] = (object(), 5, "7", b"7", "", ["x", 5], {"x": object()}, 0.5, True)
+
+
+def settings(name: str) -> Iterator[str]:
+    for parameter in inspect.signature(PUBLIC[name].__init__).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            yield parameter.name
+
+
+def is_wrong(value: Any, hint: Any) -> bool:
+    """By hand and without the code under test: whether nobody would take this value for that hint."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return all(is_wrong(value, option) for option in inner)
+    if hint is types.NoneType:
+        return value is not None
+    if origin is not None:
+        wanted = dict if issubclass(origin, Mapping) else list
+        return not isinstance(value, wanted)
+    if hint is str:
+        return not isinstance(value, str) or value == ""
+    if hint is bool:
+        return not isinstance(value, bool)
+    if hint in (int, float):
+        return isinstance(value, bool) or not isinstance(value, (int, float) if hint is float else int)
+    return hint is not Any
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), [(name, setting) for name in CONSTRUCTS for setting in settings(name)]
+)
+def test_a_construct_names_the_argument(name: str, setting: str) -> None:
+    hint = typing.get_type_hints(PUBLIC[name].__init__)[setting]
+    stack = new_stack()
+    tried = [value for value in WRONG if is_wrong(value, hint)]
+
+    for value in tried:
+        with pytest.raises(ConfigError) as refused:
+            PUBLIC[name](stack, "It", **{setting: value})
+        assert refused.value.setting == setting
+        assert refused.value.expected
+
+    assert object in map(type, tried)
+    assert stack.node.children == []
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+@pytest.mark.parametrize(
+    ("scope", "construct_id", "setting"),
+    [pytest.param("x", "It", "scope", id="a scope"), pytest.param(None, 5, "construct_id", id="an id")],
+)
+def test_a_construct_s_place_is_checked_too(name: str, scope: Any, construct_id: Any, setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        PUBLIC[name](scope or new_stack(), construct_id)
+
+    assert refused.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("cls", "field"),
+    [(cls, field.name) for cls in VALUES for field in dataclasses.fields(cls)],
+    ids=lambda entry: getattr(entry, "__name__", entry),
+)
+def test_a_dataclass_names_the_field(cls: type, field: str) -> None:
+    hint = typing.get_type_hints(cls)[field]
+
+    for value in (value for value in WRONG if is_wrong(value, hint) and (value != "" or field != "value")):
+        with pytest.raises(ConfigError) as refused:
+            cls(**VALUES[cls] | {field: value})
+        assert refused.value.setting.endswith(field)
+
+
+@pytest.mark.parametrize(
+    ("call", "setting"),
+    [
+        pytest.param(lambda: TieredStorage.of_gib("400", "ml.p5.48xlarge"), "gib_per_node", id="GiB"),  # type: ignore[arg-type]
+        pytest.param(lambda: TieredStorage.of_tokens(5.5, 1, "ml.g5.xlarge"), "tokens_per_node", id="tokens"),  # type: ignore[arg-type]
+    ],
+)
+def test_another_way_to_make_one_is_no_way_round(call: Any, setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        call()
+
+    assert refused.value.setting == setting
+
+
+@pytest.mark.parametrize("image", ["", "a b", "bild-ü:1"])
+@pytest.mark.parametrize("setting", ["nvidia_plugin_image", "efa_plugin_image", "health_agent_image"])
+def test_an_image_that_no_registry_has_is_refused(setting: str, image: str) -> None:
+    stack = new_stack()
+
+    with pytest.raises(ConfigError) as refused:
+        HyperPodCluster(
+            stack,
+            "Cluster",
+            network=Network(stack, "Network"),
+            kubernetes_version="1.35",
+            instance_groups=[InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=1)],
+            name="test",
+            **{setting: image},
+        )
+
+    assert refused.value.setting == setting
+
+
+def test_interfaces_take_what_is_imported_and_what_others_wrote() -> None:
+    @checked
+    def takes(*, vpc: ec2.IVpc, after: IDependable | None = None) -> str:
+        return "taken"
+
+    stack = new_stack()
+    imported = ec2.Vpc.from_vpc_attributes(
+        stack, "Imported", vpc_id="vpc-1", availability_zones=["us-west-2a"], private_subnet_ids=["subnet-1"]
+    )
+
+    assert takes(vpc=imported) == takes(vpc=ec2.Vpc(stack, "Own")) == "taken"
+    with pytest.raises(ConfigError, match=r"vpc is .*IVpc"):
+        takes(vpc=cdk.CfnResource(stack, "Other", type="AWS::SNS::Topic"))  # type: ignore[arg-type]
