@@ -202,7 +202,7 @@ def test_a_gateway_that_the_release_does_not_bring_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         InferenceOperator(stack, "Operator", cluster=cluster_of(stack), version="3.4", gateway=True)
 
-    assert refused.value.setting == "operator.version"
+    assert refused.value.setting == "version"
 
 
 def test_load_balancers_that_somebody_else_made_are_left_alone(template: dict[str, Any]) -> None:
