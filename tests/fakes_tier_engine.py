@@ -82,7 +82,14 @@ class EngineHost:
         self._model = model
         self._engines: list[Engine] = []
 
-    def start(self, url: str | None, kv_cache_bytes: int = 64 * MIB, key: str = "", **tier: Any) -> Engine:
+    def start(
+        self,
+        url: str | None,
+        kv_cache_bytes: int = 64 * MIB,
+        key: str = "",
+        events_port: int = 0,
+        **tier: Any,
+    ) -> Engine:
         """Start an engine with L2 at `url`; "" for L1 alone, None for nothing but vLLM's own cache."""
         wish = {
             "model": str(self._model),
@@ -91,6 +98,7 @@ class EngineHost:
             "kv_cache_bytes": kv_cache_bytes,
             "tier": PATIENT | tier,
             "key": key,
+            "events_port": events_port,
         }
         engine = Engine(self._path, wish)
         self._engines.append(engine)

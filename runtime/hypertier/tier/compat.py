@@ -128,9 +128,9 @@ def events_are_published(spec: Any) -> bool:
     return bool(getattr(config, "enable_kv_cache_events", False))
 
 
-def locality(name: str | None) -> Any:
+def locality(name: str) -> Any:
     """vLLM's `Locality` of this name."""
-    return None if name is None else offload.Locality(name)
+    return offload.Locality(name)
 
 
 def offloading_event(keys: Sequence[bytes], medium: Any, removed: bool, locality: Any, owner: str) -> Any:

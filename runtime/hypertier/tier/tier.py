@@ -75,7 +75,7 @@ class HypertierTier(SecondaryTierManager):
             tier_type=tier_type,
             backpressure_detector=backpressure_detector,
         )
-        self._locality = compat.locality(locality)
+        self.locality = compat.locality(locality or ("LOCAL" if settings.address.is_daemon else "REMOTE"))
         self._spec = offloading_spec
         self._tags: dict[str, bytes] = {}
         knows_salts = listen(self)
@@ -164,7 +164,7 @@ class HypertierTier(SecondaryTierManager):
         """Announce what was stored in L2, and what L2 turned out to lack, with `enable_kv_events`."""
         for change in self._cache.take_announcements():
             keys = vllm_keys(change.keys)
-            yield compat.offloading_event(keys, self.medium, change.is_removal, self._locality, OWNER)
+            yield compat.offloading_event(keys, self.medium, change.is_removal, self.locality, OWNER)
 
     def on_schedule_end(self, context: Any) -> None:
         """Send this step's lookups to L2."""

@@ -25,7 +25,8 @@ BATCH = 512  # chunks in one request to L2
 CAPACITY = 131_072  # chunks whose last refresh is remembered, some 25 MB
 REFRESHES_PER_LIFE = 2
 LEDGER_SECONDS = 300.0  # of a tenant with a quota, uses within it count as one
-UNACCOUNTED_SHARE = 8  # of a quota, one part may be under way from each engine
+UNACCOUNTED_SHARE = 8  # of a quota, one part may be under way from each engine,
+UNACCOUNTED_CHUNKS = 64  # or so many chunks, where that is more: a prompt is to find room at once
 RETRY_SECONDS = 1.0
 APART_SECONDS = 1e-6  # a chunk counts as used this much before the one in front of it: prefixes outlive ends
 
@@ -74,7 +75,7 @@ class Upkeep:
             return True
         tag = tag_of_key(key)
         with self._lock:
-            if self._unaccounted[tag] >= min(limit, max(1, limit // UNACCOUNTED_SHARE)):
+            if self._unaccounted[tag] >= min(limit, max(UNACCOUNTED_CHUNKS, limit // UNACCOUNTED_SHARE)):
                 return False
             self._unaccounted[tag] += 1
         return True

@@ -2,8 +2,8 @@
 process of its own. Listens on the Unix socket that is named as the first argument.
 
 The first line of a connection is JSON with `model`, `url` (null: no cache at all; empty: no L2), `l1_bytes`,
-`key` (of encryption, or empty), and `tier`, settings to add; it is answered by the engine's process id. Every
-later line is a command, answered by a line:
+`key` (of encryption, or empty), `events_port` (of KV events, or 0), and `tier`, settings to add; it is
+answered by the engine's process id. Every later line is a command, answered by a line:
 
 {"generate": [PROMPT, ...], "num_tokens": 24, "salt": null}
                                    tokens, cached prompt tokens of each prompt
@@ -26,8 +26,9 @@ from typing import Any
 
 import prometheus_client
 from vllm import LLM, SamplingParams
+from vllm.config import KVEventsConfig
 
-from hypertier.tier.launch import CacheSettings, kv_transfer_config
+from hypertier.tier.launch import CacheSettings, kv_events_config, kv_transfer_config
 
 
 def main() -> None:
@@ -58,6 +59,7 @@ def serve(connection: socket.socket) -> None:
 def build(wish: dict[str, Any]) -> LLM:
     """Load the model, with or without L1 and L2."""
     config: dict[str, Any] | None = None
+    port = wish.get("events_port", 0)
     if wish["url"] is not None:
         os.environ["HYPERTIER_L2_URL"] = wish["url"]
         os.environ["HYPERTIER_L2_KEY"] = wish["key"]
@@ -72,6 +74,7 @@ def build(wish: dict[str, Any]) -> LLM:
         enforce_eager=True,
         kv_cache_memory_bytes=wish.get("kv_cache_bytes", 64 * 1024 * 1024),
         kv_transfer_config=config,
+        kv_events_config=KVEventsConfig(**kv_events_config(port)) if port else None,
         disable_log_stats=False,
         seed=0,
     )

@@ -28,7 +28,7 @@ STRIPE = 64 * 1024
 ENTRY = CHUNK + 64
 TTL = 3600
 ACME, GLOBEX, FREE = (tenant_tag(name) for name in ("acme", "globex", "free"))
-QUOTAS = {"acme": Terms(None, 4 * ENTRY), "globex": Terms(60, 100 * ENTRY), "none": Terms(None, 0)}
+QUOTAS = {"acme": Terms(None, 4 * ENTRY), "globex": Terms(60, 1000 * ENTRY), "none": Terms(None, 0)}
 
 
 def key(tenant: bytes, number: int) -> bytes:
@@ -251,13 +251,13 @@ def test_a_tenant_without_a_quota_has_no_ledger(world: World) -> None:
 
 def test_while_the_ledger_cannot_be_reached_a_tenant_soon_stores_nothing(world: World) -> None:
     num_stored = 0
-    for i in range(50):
+    for i in range(200):
         if world.one.upkeep.admits(key(GLOBEX, i)):
             world.backend.error = TierUnavailableError("no ledger")
             world.one.upkeep.stored([key(GLOBEX, i)])
             num_stored += 1
 
-    assert num_stored == 100 // 8
+    assert num_stored == 1000 // 8
     assert world.one.upkeep.admits(key(FREE, 0))
 
 

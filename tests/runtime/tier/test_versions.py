@@ -90,7 +90,6 @@ def build_tier(
         **arguments,
         url=url,
         namespace=interface["version"],
-        locality="REMOTE",
         lookup_deadline_ms=20_000,
         **settings,
     )
@@ -159,6 +158,18 @@ def test_the_connector_tells_the_tiers_that_it_builds(
     assert found == (32, True)
     assert connector.heard == [("new", "r")]
     assert 0 < int(valkey.ask(b"TTL " + name)[1:]) <= 60
+
+
+@pytest.mark.parametrize("where", ["LOCAL", "REMOTE"])
+def test_requests_may_choose_tiers_by_where_they_are(
+    module: ModuleType, interface: dict[str, Any], valkey: RealValkey, tmp_path: Path, where: str
+) -> None:
+    tier = build_tier(
+        module, interface, valkey.url, tmp_path, memoryview(bytearray(4 * CHUNK)), locality=where
+    )
+    tier.shutdown()
+
+    assert tier.locality.name == where
 
 
 def test_terms_for_tenants_are_refused_under_vllms_own_connector(

@@ -157,7 +157,3 @@ def test_tenants_salts_differ_and_need_the_key() -> None:
     assert len(salts) == 6
     assert {len(each) for each in salts} == {60}
     assert not set(b"".join(salts)) & set(b'@/\\\0"')
-
-
-def test_a_salt_tells_the_tier_whose_it_is() -> None:
-    assert tag_of_salt(SALT.decode()) == tenant_tag("acme")
