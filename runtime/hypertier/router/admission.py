@@ -20,7 +20,7 @@ class Grant:
 
     Prompts share cache with those of the same `seed` alone. `session` is its session, whatever the request
     says; `headers` are lines of the answer's head. `answered` is called with the last bytes of an answer that
-    came whole.
+    came whole. `waited_seconds` are gone of the time that the client gives.
     """
 
     tenant: str = ""
@@ -29,6 +29,7 @@ class Grant:
     headers: bytes = b""
     released: Callable[[], None] | None = None
     answered: Callable[[bytes], None] | None = None
+    waited_seconds: float = 0.0
 
 
 class Admission(Protocol):
@@ -40,6 +41,14 @@ class Admission(Protocol):
         What is in `arrival.request` goes to the engine: header lines may be added to `forwarded` or taken
         from it, and `body` be another; `fields` stay what the client sent.
         """
+        ...
+
+
+class HeadCheck(Protocol):
+    """An `Admission` may also look at the head of a request that has a long body, before that is read."""
+
+    def check_head(self, request: Request) -> Refusal | None:
+        """What to answer at once, which ends the connection; None to read on."""
         ...
 
 

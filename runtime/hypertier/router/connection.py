@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from hypertier.router.openai import Refusal, error_response
@@ -22,6 +23,7 @@ class Owner(Protocol):
     max_head_bytes: int
     max_body_bytes: int
     budget: BodyBudget
+    check_head: Callable[[Request], Refusal | None] | None
 
     @property
     def tick(self) -> int:
@@ -87,7 +89,10 @@ class ClientConnection(asyncio.Protocol):
         self.exchange: Pending | None = None
         self._owner = owner
         self._reader = RequestReader(
-            max_head_bytes=owner.max_head_bytes, max_body_bytes=owner.max_body_bytes, budget=owner.budget
+            max_head_bytes=owner.max_head_bytes,
+            max_body_bytes=owner.max_body_bytes,
+            budget=owner.budget,
+            check_head=owner.check_head,
         )
         self._transport: asyncio.Transport | None = None
         self._request: Request | None = None

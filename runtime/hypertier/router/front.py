@@ -51,6 +51,7 @@ class Front:
         self._metrics = metrics
         self._admission = admission
         self._models = models or Models(replicas)
+        self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
         self._request_ids = request_ids()
         asks_session = settings.strategy == "session" and settings.session_claim is None
         self._session_key = settings.session_key.lower().encode() if asks_session else None
@@ -168,7 +169,8 @@ class Front:
         connection.exchange = exchange
         self._proxy.retry_budget.request()
         if TIMEOUT_HEADER in request.fields:
-            exchange.end_by(deadline_of(request))
+            waited = grant.waited_seconds if grant is not None else 0.0
+            exchange.end_by(deadline_of(request), waited)
         exchange.start()
 
     def _with_model(self, request: Request, inference: InferenceRequest) -> InferenceRequest:
@@ -291,6 +293,7 @@ class Admin:
         self.max_head_bytes = front.max_head_bytes
         self.max_body_bytes = front.max_body_bytes
         self.budget = front.budget
+        self.check_head: Callable[[Request], Refusal | None] | None = None  # nobody sends much there
         self.opened = front.opened
         self.closed = front.closed
         self.refused = front.refused

@@ -121,9 +121,10 @@ class Exchange:
         """The one whose answer grew since the last tick, if any."""
         return self._replica if self._started and self.last_tick < 0 else None
 
-    def end_by(self, seconds: float) -> None:
-        """Give up, answered or not, `seconds` from now; the engine's connection is closed."""
-        self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire, seconds)
+    def end_by(self, seconds: float, waited_seconds: float = 0.0) -> None:
+        """Give up, answered or not, after `seconds`, of which some are gone; the engine sees it."""
+        left = max(0.0, seconds - waited_seconds)
+        self._deadline = asyncio.get_running_loop().call_later(left, self._expire, seconds)
 
     def start(self) -> None:
         """Pick and send. Everything that comes of it reaches the client."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 import httptools
@@ -47,6 +48,8 @@ _RESPONSE_HOP_NAMES = (b"\r\nconnection:", b"\r\nkeep-alive:", b"\r\nproxy-conne
 _AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
 MAX_HEADERS = 128
+LONG_BODY_BYTES = 64 * 1024
+"""Where it is worth while to ask about the head before a body is read."""
 # Chunk framing costs 6 bytes for a body byte at worst without extensions; more is not a body but an attack.
 _MAX_FRAMING_PER_BODY_BYTE = 16
 
@@ -158,10 +161,18 @@ class RequestReader:
 
     Whole requests wait in `ready`, in order. A malformed or oversized one sets `refusal`, to be answered
     after what is ready, and ends the connection: nothing behind it is read. Bodies count against `budget`
-    until the owner gives them back, one `request.num_held_bytes` for each request taken from `ready`.
+    until the owner gives them back, one `request.num_held_bytes` for each request taken from `ready`. What
+    `check_head` returns of a request with a long body is such a refusal.
     """
 
-    def __init__(self, *, max_head_bytes: int, max_body_bytes: int, budget: BodyBudget) -> None:
+    def __init__(
+        self,
+        *,
+        max_head_bytes: int,
+        max_body_bytes: int,
+        budget: BodyBudget,
+        check_head: Callable[[Request], Refusal | None] | None = None,
+    ) -> None:
         self.ready: deque[Request] = deque()
         self.refusal: Refusal | None = None
         self.expects_continue = False
@@ -169,6 +180,7 @@ class RequestReader:
         self._max_head_bytes = max_head_bytes
         self._max_body_bytes = max_body_bytes
         self._budget = budget
+        self._check_head = check_head
         self._parser: httptools.HttpRequestParser | None = None
         self._request = Request()
         self._missing_bytes = 0
@@ -214,6 +226,10 @@ class RequestReader:
             return data[begin:]
         end = begin + length
         if len(data) < end:
+            problem = self._check_head(request) if self._check_head and length > LONG_BODY_BYTES else None
+            if problem is not None:
+                self._refuse(problem)
+                return b""
             self._request = request
             self._parts = []
             self._missing_bytes = length
@@ -338,6 +354,8 @@ class RequestReader:
         if not request.target:
             request.target = b"/"
         problem = _problem_with_head(request, parser.get_http_version(), self._max_body_bytes)
+        if problem is None and self._check_head is not None and _has_long_body(request):
+            problem = self._check_head(request)
         if problem is not None:
             self._refuse(problem)
             return
@@ -386,6 +404,12 @@ class RequestReader:
             self.refusal = refusal
             self.expects_continue = False
             self._give_up_body()
+
+
+def _has_long_body(request: Request) -> bool:
+    """More is to come than what comes with the head anyway."""
+    length = request.fields.get(b"content-length")
+    return b"transfer-encoding" in request.fields or (length is not None and int(length) > LONG_BODY_BYTES)
 
 
 def _too_large(max_body_bytes: int) -> Refusal:

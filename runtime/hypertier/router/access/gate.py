@@ -16,6 +16,7 @@ from hypertier.router.access.paths import Paths
 from hypertier.router.access.queue import FairQueue
 from hypertier.router.access.tenants import Tenant, Tenants
 from hypertier.router.admission import Arrival, Grant
+from hypertier.router.front import deadline_of
 from hypertier.router.openai import Refusal
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.wire import Request
@@ -33,6 +34,9 @@ _NO_OBJECT = Refusal(
 )
 _ENCODED = Refusal(415, "the body is encoded; send it as it is", "unsupported_encoding")
 _FULL = Refusal(429, "too many requests wait for an engine", "queue_full", retry_after_seconds=1)
+_LATE = Refusal(
+    504, "no engine was free within x-request-timeout", "deadline_exceeded", param="x-request-timeout"
+)
 _WAITED = Refusal(503, "no engine was free in time", "queue_timeout", retry_after_seconds=1)
 
 
@@ -43,15 +47,19 @@ def _is_multipart(content_type: bytes, request: Request) -> bool:
 
 
 class _Turn:
-    """A request that was let in: its grant, and since when it waits for an engine."""
+    """A request that was let in: its grant, and since when it waits for an engine.
 
-    __slots__ = ("arrival", "grant", "since", "tenant")
+    It `is_urgent` where its client waits for less than the queue would have it.
+    """
+
+    __slots__ = ("arrival", "grant", "is_urgent", "since", "tenant")
 
     def __init__(self, arrival: Arrival, grant: Grant, tenant: Tenant, since: float) -> None:
         self.arrival = arrival
         self.grant = grant
         self.tenant = tenant
         self.since = since
+        self.is_urgent = False
 
 
 class _Lease:
@@ -127,7 +135,7 @@ class AccessGate:
         if self.queue is not None:
             for turn in self.queue.expired(self._clock()):
                 self._left(turn, "queue_timeout")
-                turn.arrival.refuse(_WAITED)
+                turn.arrival.refuse(_LATE if turn.is_urgent else _WAITED)
             self.dispatch()
 
     def admit(self, arrival: Arrival) -> None:
@@ -176,6 +184,16 @@ class AccessGate:
             self._running += 1
             arrival.proceed(grant)
 
+    def check_head(self, request: Request) -> Refusal | None:
+        """Read no long body of nobody, see `admission.HeadCheck`."""
+        if not self._authenticates:
+            return None
+        who = self._who(request)
+        if isinstance(who, Unknown):
+            self.counts.refusals[who.cause] += 1
+            return who.refusal
+        return None
+
     @property
     def capacity(self) -> float:
         """How many requests this router may have on engines; without a healthy one, none needs to wait."""
@@ -201,7 +219,8 @@ class AccessGate:
                 break
             turn.tenant.num_queued -= 1
             self._running += 1
-            self.counts.waited(self._clock() - turn.since)
+            turn.grant.waited_seconds = self._clock() - turn.since
+            self.counts.waited(turn.grant.waited_seconds)
             turn.arrival.proceed(turn.grant)
         self._is_dispatching = False
 
@@ -243,7 +262,10 @@ class AccessGate:
     def _wait(self, turn: _Turn, cost: float) -> None:
         queue, policy, tenant = self.queue, self._access.queue, turn.tenant
         assert queue is not None
-        seconds = policy.timeout_seconds if policy is not None else 0
+        seconds: float = policy.timeout_seconds if policy is not None else 0
+        asked = deadline_of(turn.arrival.request)
+        if 0 < asked < seconds:
+            turn.is_urgent, seconds = True, asked
         tenant.num_queued += 1
         turn.arrival.on_gone = partial(self._gone, turn)
         displaced = queue.push(

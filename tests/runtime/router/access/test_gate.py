@@ -363,6 +363,60 @@ def test_who_waits_too_long_is_told(tmp_path: Path) -> None:
     assert json.loads(answer.body)["error"]["code"] == "queue_timeout"
 
 
+def test_a_clients_own_deadline_counts_the_time_in_the_queue(tmp_path: Path) -> None:
+    folder = AccessFolder(tmp_path, QUEUE)
+    stream = Stream(["a"])
+
+    async def act() -> tuple[Answer, float]:
+        async with routed(FakeEngine(stream), **folder.settings) as router:
+            assert router._door is not None
+            gate = router._door.gate
+            clients = [await RawClient.connect(router.port) for _ in range(3)]
+            for number, (client, seconds) in enumerate(zip(clients, (60, 2, 60), strict=True)):
+                client.send(post(CHAT, BODY, bearer(ACME), b"x-request-timeout: %d" % seconds))
+                await eventually(lambda n=number: gate.num_waiting == n and stream.begun == 1)
+            clock = gate._clock
+            gate._clock = lambda: clock() + 3
+            gate.tick(1)
+            late = await clients[1].answer()
+            stream.go.set()
+            await clients[2].answer()
+            return late, gate.counts.wait_sum
+
+    late, waited = run_loop(act())
+
+    assert (late.status, json.loads(late.body)["error"]["code"]) == (504, "deadline_exceeded")
+    assert waited >= 3
+
+
+def test_no_long_body_of_nobody_is_read(tmp_path: Path) -> None:
+    async def act() -> tuple[list[int], int, str]:
+        async with routed(FakeEngine(), **AccessFolder(tmp_path).settings) as router:
+            statuses = []
+            for head in (
+                b"Content-Length: 50000000\r\n",
+                b"Transfer-Encoding: chunked\r\n",
+                b"Content-Length: 50000000\r\nExpect: 100-continue\r\n",
+            ):
+                client = await RawClient.connect(router.port)
+                client.send(b"POST %s HTTP/1.1\r\nHost: t\r\n%s\r\n" % (CHAT, head))
+                answer = await client.answer()
+                statuses.append(answer.status)
+                assert answer.header(b"connection") == b"close"
+            client = await RawClient.connect(router.port)
+            key = bearer(ACME) + b"\r\n"
+            client.send(b"POST %s HTTP/1.1\r\nHost: t\r\n%sContent-Length: 70000\r\n\r\n{" % (CHAT, key))
+            client.send(b" " * 69_998 + b"}")
+            statuses.append((await client.answer()).status)
+            return statuses, router.budget.held_bytes, await metrics(router)
+
+    statuses, held, text = run_loop(act())
+
+    assert statuses == [401, 401, 401, 200]
+    assert held == 0
+    assert 'hypertier_router_access_refusals_total{cause="no_key"} 3.0' in text
+
+
 def test_queue_needs_no_keys_and_empties_where_no_engine_is_left(tmp_path: Path) -> None:
     policy = tmp_path / "access.yaml"
     policy.write_text("access: {queue: {maxInFlightPerReplica: 1, size: 1000}}\n")
