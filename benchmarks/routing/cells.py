@@ -21,6 +21,8 @@ TRACE_VARIABLE = "HYPERTIER_TRACE"
 KEPT = 0.95
 """Share of a recorded trace's requests that a seed keeps."""
 REQUESTS_PER_COPY = 1500
+CUT = (0.4, 0.6)
+"""In cells of routers that are `cut` off: the part of the time in which they hear nothing of one another."""
 MAX_COPIES = 4
 """Users side by side at the most; beyond that, the same requests come closer together."""
 
@@ -36,6 +38,7 @@ class Cell:
     events: bool = False
     believed_capacity: float = 1.0
     slow_replicas: int = 0
+    cut: bool = False
     load: str = "busy"
     num_requests: int = REQUESTS_PER_COPY
 
@@ -60,6 +63,7 @@ class Cell:
             self.events,
             self.believed_capacity,
             slow_replicas=self.slow_replicas,
+            cut=CUT if self.cut else None,
         )
 
 

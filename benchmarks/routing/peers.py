@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hypertier.simulation.catalog import policy
 from hypertier.simulation.peers import (
     PEERS,
     CacheAware,
@@ -16,7 +15,7 @@ from hypertier.simulation.peers import (
     WeightedScorers,
 )
 from hypertier.simulation.policy import Policy, World
-from hypertier.simulation.scored import Scored
+from hypertier.simulation.routed import Routed
 
 Build = Callable[[World], Policy]
 
@@ -64,14 +63,14 @@ TUNED: dict[str, Build] = {
 ALL: dict[str, Build] = {**PEERS, **TUNED}
 
 
-def alone(world: World) -> Policy:
-    """The scoring core of a router that tells its siblings nothing."""
-    return Scored(world, shares=False)
+def hypertier(world: World, *, speaks: bool = True) -> Policy:
+    """`hypertier router`: `kvaware` where engines tell what they hold, else `prefixaware`."""
+    return Routed(world, "kvaware" if world.events else "prefixaware", speaks=speaks)
 
 
+HYPERTIER = "hypertier"
 OURS: dict[str, Build] = {
-    "scoring": Scored,
-    "scoring, not shared": alone,
-    "prefixaware": policy("prefixaware"),
+    HYPERTIER: hypertier,
+    "hypertier, not shared": partial(hypertier, speaks=False),
 }
-"""The scoring core; the same without news between routers; and the strategy of `hypertier router`."""
+"""The router's own code, and the same without news between routers."""

@@ -1,11 +1,14 @@
-"""The scoring core against other routers' policies, over many worlds: `make bench NAME=routing`.
+"""The router's own code against other routers' policies, over many worlds: `make bench NAME=routing`.
 
-    python benchmarks/routing/run.py [--seeds 11] [--quick] [--save FILE]
+    python benchmarks/routing/run.py [--seeds 11] [--quick] [--save FILE] [--peers FILE]
 
 Below 1 is better: 0.9 is a tenth less time to the first token. The last line is one JSON object:
 `p90_geomean_vs_best_peer` and `p50_geomean_vs_best_peer` compare geometric means over all cells with those of
 the one peer that has the lowest; `worst_cell_vs_best_peer` compares each cell with the best peer of just that
-cell, and is the largest of these. Peers run at their documented defaults and tuned on other seeds than these.
+cell, and is the largest of these. `three_routers_vs_one` is P90 of three routers that tell one another over
+that of one, the geometric mean over the workloads, without and with KV events; `three_routers_cut_vs_one` the
+same where they hear nothing for a fifth of the time. Peers run at their documented defaults and tuned on
+other seeds than these.
 HYPERTIER_TRACE names a recorded trace, which is then one workload more.
 """
 
@@ -18,11 +21,11 @@ import os
 import statistics
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from cells import RECORDED, TRACE_VARIABLE, Cell, measure, traffic
-from peers import ALL, OURS
+from peers import ALL, HYPERTIER, OURS, Build
 
 from hypertier.simulation.report import Summary
 from hypertier.simulation.workloads import WORKLOADS
@@ -53,11 +56,11 @@ def cells(variations: tuple[dict[str, object], ...]) -> list[Cell]:
     return [Cell(workload, **change) for change in variations for workload in workloads]  # type: ignore[arg-type]
 
 
-def run_cell(job: tuple[Cell, int]) -> tuple[Cell, int, Results]:
-    """One cell with one seed: ours and every peer on the same traffic."""
-    cell, seed = job
+def run_cell(job: tuple[Cell, int, Mapping[str, Build]]) -> tuple[Cell, int, Results]:
+    """One cell with one seed: all the policies on the same traffic."""
+    cell, seed, policies = job
     trace = traffic(cell, seed)
-    return cell, seed, {name: measure(cell, seed, trace, build) for name, build in {**OURS, **ALL}.items()}
+    return cell, seed, {name: measure(cell, seed, trace, build) for name, build in policies.items()}
 
 
 def compare(results: Mapping[str, Results], ours: str) -> dict[str, float]:
@@ -81,6 +84,31 @@ def compare(results: Mapping[str, Results], ours: str) -> dict[str, float]:
     }
 
 
+def of_one_router(found: Mapping[tuple[Cell, int], Results]) -> dict[str, float]:
+    """P90 of three routers over that of one, from (cell, seed) -> policy -> summary."""
+
+    def p90(cell: Cell, seed: int) -> float:
+        return found[cell, seed][HYPERTIER].ttft_p90_seconds
+
+    def ratio(*, cut: bool) -> float:
+        return statistics.geometric_mean(
+            p90(cell, seed) / p90(replace(cell, num_routers=1, cut=False), seed)
+            for cell, seed in found
+            if cell.num_routers > 1 and cell.cut == cut
+        )
+
+    return {
+        "three_routers_vs_one": round(ratio(cut=False), 3),
+        "three_routers_cut_vs_one": round(ratio(cut=True), 3),
+    }
+
+
+def load(path: Path) -> dict[str, Results]:
+    """What an earlier run saved."""
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    return {label: {name: Summary(**one) for name, one in cell.items()} for label, cell in saved.items()}
+
+
 def save(path: Path, results: Mapping[str, Results]) -> None:
     """Write every number so far."""
     saved = {label: {name: asdict(one) for name, one in cell.items()} for label, cell in results.items()}
@@ -95,15 +123,27 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[11])
     parser.add_argument("--quick", action="store_true", help="two of the thirteen variations")
     parser.add_argument("--save", type=Path, help="write every number to this JSON file")
+    parser.add_argument("--peers", type=Path, help="take the peers' numbers from the file of an earlier run")
     options = parser.parse_args()
 
-    jobs = [(cell, seed) for cell in cells(QUICK if options.quick else VARIATIONS) for seed in options.seeds]
+    policies = OURS if options.peers else {**OURS, **ALL}
+    known = load(options.peers) if options.peers else {}
+    wanted = cells(QUICK if options.quick else VARIATIONS)
+    jobs = [(cell, seed, policies) for cell in wanted for seed in options.seeds]
+    cut_jobs = [
+        (replace(cell, cut=True), seed, {HYPERTIER: OURS[HYPERTIER]})
+        for cell, seed, _ in jobs
+        if cell.num_routers > 1
+    ]
+    found_in: dict[tuple[Cell, int], Results] = {}
     results: dict[str, Results] = {}
     with multiprocessing.Pool() as pool:
         for cell, seed, found in pool.imap(run_cell, jobs, chunksize=1):
-            results[f"{cell.label}, seed {seed}"] = found
+            label = f"{cell.label}, seed {seed}"
+            found |= {name: known[label][name] for name in ALL if name not in found}
+            found_in[cell, seed] = results[label] = found
             best = min(ALL, key=lambda name: found[name].ttft_p90_seconds)
-            ours = found["scoring"]
+            ours = found[HYPERTIER]
             ratio = ours.ttft_p90_seconds / found[best].ttft_p90_seconds
             print(
                 f"{cell.label:70} p90 {ours.ttft_p90_seconds:8.3f} s, {ratio:5.2f} of {best}; "
@@ -113,11 +153,15 @@ def main() -> None:
             )
             if options.save:
                 save(options.save, results)
+        found_in |= {(cell, seed): found for cell, seed, found in pool.imap(run_cell, cut_jobs)}
     for name in (*OURS, *ALL):
         p50 = statistics.geometric_mean(cell[name].ttft_p50_seconds for cell in results.values())
         p90 = statistics.geometric_mean(cell[name].ttft_p90_seconds for cell in results.values())
         print(f"{name:40} geometric means: p90 {p90:8.3f} s, p50 {p50:8.3f} s")
-    print(json.dumps(compare(results, "scoring")))
+    compared = compare(results, HYPERTIER)
+    if cut_jobs:
+        compared |= of_one_router(found_in)
+    print(json.dumps(compared))
 
 
 if __name__ == "__main__":

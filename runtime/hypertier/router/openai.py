@@ -155,6 +155,16 @@ def prefix_bytes(num_blocks: int) -> int:
     return BLOCK_ENDS[num_blocks - 1] if num_blocks else 0
 
 
+def likely_bytes(num_blocks: int, num_bytes: int) -> float:
+    """How many bytes two prompts are likely to share that share `num_blocks` blocks and not the next.
+
+    They part somewhere within that: half of it is as likely as not. `num_bytes` is the length of one.
+    """
+    begin = BLOCK_ENDS[num_blocks - 1] if num_blocks else 0
+    end = BLOCK_ENDS[num_blocks] if num_blocks < len(BLOCK_ENDS) else begin
+    return (begin + min(end, num_bytes)) / 2 if begin else 0.0
+
+
 def find_string(body: bytes | bytearray, key: bytes, prompt_at: int = 0) -> bytes | None:
     """The value of a string field, by search; None where there is none or it holds escapes.
 

@@ -58,6 +58,7 @@ class PrefillModel:
         self.error = 0.0
         self._weights = (0.0, 0.0, 0.0)
         self._scale = 1.0
+        self._mean_seconds = 0.0
         self._sums = [0.0] * 9  # of the 3 x 3 normal equations: six products of features, three with the time
 
     @property
@@ -76,6 +77,7 @@ class PrefillModel:
             return
         if self.num_observations == 0:
             self._scale = end
+            self._mean_seconds = seconds
         else:
             predicted = self.seconds(start, end)
             if predicted > 0:
@@ -83,10 +85,12 @@ class PrefillModel:
                 self.error += 0.05 * (abs(off) - self.error)
             if self.num_observations >= MIN_OBSERVATIONS:
                 seconds = min(max(seconds, predicted / self.LIMIT), predicted * self.LIMIT)
+        self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
         size = (end - start) / self._scale
         area = size * (start + end) / (2 * self._scale)
-        # Relative errors count: short prompts are as important as long ones.
-        weight = 1.0 / (seconds * seconds + 1e-6)
+        # Errors count relative to the time, and to the mean: how much of a prompt is held is known to within
+        # some bytes, which is all of a short part and nothing of a long one.
+        weight = 1.0 / (seconds * (seconds + self._mean_seconds) + 1e-6)
         features = (1.0, size, area, size * size, size * area, area * area)
         fresh = (*features, seconds, size * seconds, area * seconds)
         self._sums = [self.DECAY * old + weight * new for old, new in zip(self._sums, fresh, strict=True)]
@@ -145,11 +149,6 @@ class _Load:
     slowness: float = 1.0
     ready_at: float = 0.0
 
-    def learn(self, off: float) -> None:
-        """A prompt took exp(`off`) times what was expected; small differences are noise."""
-        self.drift += 0.05 * (min(max(off, -MAX_DRIFT), MAX_DRIFT) - self.drift)
-        self.slowness = math.exp(self.drift) if abs(self.drift) > MIN_DRIFT else 1.0
-
     def wait(self, now: float) -> float:
         """Seconds until it gets to a further prompt; a prompt that is late is expected to be so again."""
         if not self.pending:
@@ -193,6 +192,7 @@ class Scoring:
         self._by_ready: list[tuple[float, int]] = []
         self._sent: dict[Hashable, _Sent] = {}
         self._num_pending = 0
+        self._drifts = 0.0
         self.computing = 0
         """The set of replicas that have a prompt without a first token."""
         self._mean_seconds = 0.0
@@ -212,6 +212,7 @@ class Scoring:
         if load is not None:
             self._by_ready.remove((load.ready_at, replica))
             self._num_pending -= len(load.pending)
+            self._drifts -= load.drift
             self.computing &= ~(1 << replica)
             for ticket in [ticket for ticket, sent in self._sent.items() if sent.replica == replica]:
                 del self._sent[ticket]
@@ -303,7 +304,7 @@ class Scoring:
         took = now - max(sent.at, load.since)
         expected = self.model.seconds(sent.held, sent.size)
         if self.model.calibrated and expected > 0 and took > 0:
-            load.learn(math.log(took / expected))
+            self._drift(load, math.log(took / expected))
         self.model.learn(sent.held, sent.size, took / load.slowness)
         self._computed(ticket, sent, load, now)
         load.since = now
@@ -338,6 +339,17 @@ class Scoring:
         """Of the prompts without a first token there, what is to be computed."""
         load = self._loads.get(replica)
         return load.pending_size if load is not None else 0.0
+
+    def _drift(self, load: _Load, off: float) -> None:
+        """A prompt took exp(`off`) times what was expected; small differences are noise.
+
+        What all replicas have in common is the model's to learn: slower is slower than the mean.
+        """
+        change = 0.05 * (min(max(off, -MAX_DRIFT), MAX_DRIFT) - load.drift)
+        load.drift += change
+        self._drifts += change
+        apart = load.drift - self._drifts / len(self._loads)
+        load.slowness = math.exp(apart) if abs(apart) > MIN_DRIFT else 1.0
 
     def _settle(self, load: _Load, now: float) -> None:
         """Take what is not streamed and ought to be computed as computed; `ready_at` stays what it was."""

@@ -15,6 +15,7 @@ from hypertier.router.openai import (
     Refusal,
     chain_hashes,
     find_string,
+    likely_bytes,
     prefix_bytes,
 )
 from hypertier.router.wire import Request
@@ -138,6 +139,16 @@ def test_session_comes_from_the_header_before_the_body() -> None:
     in_header = openai.read(request, session_key=b"user", hash_prompt=False)
 
     assert (in_body.session, in_header.session) == (b"from-body", b"from-header")
+
+
+def test_prompts_part_somewhere_within_the_block_that_they_do_not_share() -> None:
+    whole = likely_bytes(8, 10_000)  # 512 bytes, and blocks of 512 behind them
+    short = likely_bytes(8, 600)
+
+    assert (whole, short) == (512 + 256, 512 + 44)
+    assert likely_bytes(8, 512) == prefix_bytes(8) == 512
+    assert likely_bytes(0, 10_000) == 0
+    assert likely_bytes(len(BLOCK_ENDS), 10**7) == MAX_HASHED_BYTES
 
 
 def test_refusal_is_answered_in_openais_shape() -> None:

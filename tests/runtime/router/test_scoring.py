@@ -156,6 +156,18 @@ def test_a_slow_replica_is_known_by_its_first_tokens() -> None:
     assert held_by_the_slow.replica != 1
 
 
+def test_what_all_replicas_have_in_common_is_no_slowness_of_any() -> None:
+    scoring = taught()
+    for number in range(400):  # all are three times as slow as they were
+        now = 1000.0 + 10 * number
+        scoring.sent(number, number % 4, 0, 10_000, now)
+        scoring.first_token(number, now + 3 * true_seconds(0, 10_000))
+        scoring.finished(number, now + 3 * true_seconds(0, 10_000))
+
+    assert {load.slowness for load in scoring._loads.values()} == {1.0}
+    assert scoring.model.seconds(0, 10_000) == pytest.approx(3 * true_seconds(0, 10_000), rel=0.2)
+
+
 def test_equal_replicas_take_turns() -> None:
     made = taught()
     seen = []

@@ -15,12 +15,16 @@ from hypertier.simulation.report import Summary
 def one(p90, p50):
     return Summary(0.5, 0.0, p50, p90, 1.0, 1.0, None)
 def cell(ours, first):
-    return {"scoring": ours, **{name: first if name == "ray" else one(8.0, 8.0) for name in run.ALL}}
+    return {"hypertier": ours, **{name: first if name == "ray" else one(8.0, 8.0) for name in run.ALL}}
 results = {"a": cell(one(1.0, 1.0), one(2.0, 1.0)), "b": cell(one(4.0, 1.0), one(2.0, 4.0))}
 cells = run.cells(run.VARIATIONS)
+labels = {cell.label for cell in cells}
 small = Cell("agent", num_replicas=2, num_requests=40)
-found = run.run_cell((small, 5))[2]
-print(json.dumps([run.compare(results, "scoring"), len(cells), len({c.label for c in cells}), sorted(found)]))
+found = run.run_cell((small, 5, {**run.OURS, **run.ALL}))[2]
+three = {(Cell("agent", num_routers=n, cut=c), 1): {"hypertier": one(p, 1.0)}
+         for n, c, p in ((1, False, 2.0), (3, False, 2.5), (3, True, 4.0))}
+compared = run.compare(results, "hypertier") | run.of_one_router(three)
+print(json.dumps([compared, len(cells), len(labels), sorted(found)]))
 """
 
 
@@ -35,6 +39,8 @@ def test_it_compares_means_with_the_best_single_peer_and_cells_with_their_own_be
         "p90_geomean_vs_best_peer": 1.0,
         "worst_cell_vs_best_peer": 2.0,
         "p50_geomean_vs_best_peer": 0.5,
+        "three_routers_vs_one": 1.25,
+        "three_routers_cut_vs_one": 2.0,
     }
     assert num_cells == num_labels >= 65
-    assert {"scoring", "prefixaware", "llm-d", "llm-d (tuned)"} <= set(policies)
+    assert {"hypertier", "hypertier, not shared", "llm-d", "llm-d (tuned)"} <= set(policies)

@@ -38,7 +38,10 @@ def p90(spec: ClusterSpec, build: Callable[[World], Routed], *workloads: str) ->
 
 @pytest.mark.parametrize(
     ("name", "events", "workloads"),
-    [("prefixaware", False, ("conversation", "agent", "multi_round")), ("kvaware", True, ("agent",))],
+    [
+        ("prefixaware", False, ("conversation", "agent", "multi_round")),
+        ("kvaware", True, ("agent", "multi_round")),
+    ],
     ids=["prefixaware", "kvaware"],
 )
 def test_three_routers_that_tell_one_another_are_nearly_as_good_as_one(

@@ -13,7 +13,7 @@ from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.holders import Holders, most_of
 from hypertier.router.kv_events import Event
 from hypertier.router.kv_index import KvIndex
-from hypertier.router.openai import BLOCK_LENGTHS, InferenceRequest, Prompt, prefix_bytes
+from hypertier.router.openai import BLOCK_LENGTHS, InferenceRequest, Prompt, likely_bytes, prefix_bytes
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.prefixaware import PrefixAware
@@ -137,7 +137,14 @@ class KvAware(PrefixAware):
         if not linked.names:
             return "not_tokenized", [], 0
         first = linked.first
-        groups = self.index.groups(linked.names, lambda num: prefix_bytes(first + num) if num else 0)
+        num_names = len(linked.names)
+
+        def size(num: int) -> float:
+            if num == num_names:  # what comes behind is not known in tokens
+                return likely_bytes(first + num, request.num_bytes)
+            return prefix_bytes(first + num) if num else 0
+
+        groups = self.index.groups(linked.names, size)
         if groups:
             self.links.confirm(request.block_hashes[first])
         elif not linked.is_confirmed:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.holders import Holders
-from hypertier.router.openai import BLOCK_ENDS, BLOCK_LENGTHS, InferenceRequest, prefix_bytes
+from hypertier.router.openai import BLOCK_ENDS, BLOCK_LENGTHS, InferenceRequest, likely_bytes
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.scoring import Scoring
 from hypertier.router.strategies.by_score import Choice
@@ -56,7 +56,10 @@ class PrefixAware:
 
     @staticmethod
     def _groups_of(holders: Holders, request: InferenceRequest) -> list[tuple[float, int]]:
-        return [(prefix_bytes(num_blocks), mask) for num_blocks, mask in holders.groups(request.block_hashes)]
+        return [
+            (likely_bytes(num_blocks, request.num_bytes), mask)
+            for num_blocks, mask in holders.groups(request.block_hashes)
+        ]
 
     @property
     def _max_blocks(self) -> int:
