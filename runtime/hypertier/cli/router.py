@@ -93,6 +93,11 @@ MIB = 1024 * 1024
     "--explain", is_flag=True, help="Add x-hypertier-replica, -reason and -matched-bytes to answers."
 )
 @click.option(
+    "--explain-on-request",
+    is_flag=True,
+    help="Add them to the answers of requests with x-hypertier-explain, and keep their candidates.",
+)
+@click.option(
     "--retries",
     default=2,
     show_default=True,
@@ -183,6 +188,7 @@ def command(
     salt_key: str | None,
     model_alias: tuple[str, ...],
     explain: bool,
+    explain_on_request: bool,
     retries: int,
     retry_budget: float,
     stall_timeout_seconds: float,
@@ -226,6 +232,7 @@ def command(
         salt_key=salt_key,
         model_alias=model_alias,
         explain=explain,
+        explain_on_request=explain_on_request,
         retries=retries,
         retry_budget=retry_budget,
         stall_timeout_seconds=stall_timeout_seconds,

@@ -144,6 +144,7 @@ ROUTER = Overlay(
         {
             "--strategy",
             "--model-alias",
+            "--explain-on-request",
             "--session-key",
             "--retries",
             "--retry-budget",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from asyncio import Event
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import cast
+from urllib.parse import parse_qs
 
 from hypertier.router import openai
 from hypertier.router.admission import Admission, Arrival, Grant
 from hypertier.router.connection import ClientConnection
+from hypertier.router.decisions import weigh
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
 from hypertier.router.models import LIST_PATH, Models, form_model
 from hypertier.router.openai import InferenceRequest, Refusal
@@ -19,6 +22,7 @@ from hypertier.router.replicas import ReplicaSet
 from hypertier.router.settings import MAX_SECONDS, RouterSettings
 from hypertier.router.wire import BodyBudget, Request
 
+MAX_TOLD = 100
 _LOCAL_METHODS = (b"GET", b"HEAD")
 
 
@@ -140,6 +144,43 @@ class Front:
         """The router's own metrics, as text."""
         self._answer(connection, request, 200, self.metrics_text(), content_type=CONTENT_TYPE)
 
+    def answer_decisions(
+        self, connection: ClientConnection, request: Request, request_id: str | None
+    ) -> None:
+        """The latest decisions, or those of one `x-request-id`."""
+        told = self._proxy.decisions.told(request_id, MAX_TOLD)
+        self._answer(connection, request, 200, json.dumps({"decisions": told}).encode())
+
+    def answer_explanation(self, connection: ClientConnection, request: Request, path: bytes) -> None:
+        """Where this body would be sent now, and what is thought of every candidate; nothing is sent."""
+        asked = Request(request.method, path, request.body, has_body=True)
+        inference = self._read(asked, b"")
+        picker, now = self._proxy.picker, self._proxy.now()
+        candidates = picker.candidates(inference)
+        choice = picker.strategy.choose(inference, candidates, now) if candidates else None
+        told = {
+            "model": None if inference.model is None else inference.model.decode("utf-8", "replace"),
+            "prompt_bytes": inference.num_bytes,
+            "replica": None if choice is None else choice.replica.url,
+            "reason": "no_replica" if choice is None else choice.reason,
+            "matched_bytes": None if choice is None else choice.matched_bytes,
+            "predicted_ttft_seconds": None if choice is None else choice.predicted_seconds,
+            "candidates": weigh(picker.strategy, inference, candidates, now),
+        }
+        body = json.dumps(told).encode()
+        connection.write(openai.response(200, body, keep_alive=not connection.closes))
+        connection.finish(keep_alive=True)
+
+    def _read(self, request: Request, seed: bytes) -> InferenceRequest:
+        inference = openai.read(
+            request,
+            session_key=self._session_key,
+            hash_prompt=self._hash_prompt,
+            keep_prompt=self._keep_prompt,
+            seed=seed,
+        )
+        return self._with_model(request, inference) if inference.model is None else inference
+
     def _send(
         self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
     ) -> None:
@@ -152,15 +193,7 @@ class Front:
         aliases = self._models.aliases
         if aliases:
             self._rename_model(request, aliases)
-        inference = openai.read(
-            request,
-            session_key=self._session_key,
-            hash_prompt=self._hash_prompt,
-            keep_prompt=self._keep_prompt,
-            seed=grant.seed if grant is not None else b"",
-        )
-        if inference.model is None:
-            inference = self._with_model(request, inference)
+        inference = self._read(request, grant.seed if grant is not None else b"")
         if grant is not None and grant.session is not None:
             inference = inference._replace(session=grant.session)
         if self._answer_of_models(connection, request, inference, grant):
@@ -168,7 +201,7 @@ class Front:
         exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
         connection.exchange = exchange
         self._proxy.retry_budget.request()
-        if TIMEOUT_HEADER in request.fields:
+        if request.field(TIMEOUT_HEADER) is not None:
             waited = grant.waited_seconds if grant is not None else 0.0
             exchange.end_by(deadline_of(request), waited)
         exchange.start()
@@ -309,8 +342,16 @@ class Admin:
         return self._front.draining
 
     def handle(self, connection: ClientConnection, request: Request) -> None:
-        """Answer `/metrics`, refuse all else."""
-        if request.path == b"/metrics":
-            self._front.answer_metrics(connection, request)
+        """Answer `/metrics` and what the router decided; refuse all else."""
+        path, front = request.path, self._front
+        query = parse_qs(request.target.partition(b"?")[2].decode("latin-1"))
+        if path == b"/metrics":
+            front.answer_metrics(connection, request)
+        elif path == b"/decisions":
+            front.answer_decisions(connection, request, query.get("id", [None])[0])
+        elif path == b"/explain" and request.method == b"POST":
+            path_of_request = query.get("path", ["/v1/chat/completions"])[0]
+            front.answer_explanation(connection, request, path_of_request.encode("latin-1", "replace"))
         else:
-            connection.refuse(Refusal(404, "this port serves /metrics", "not_found"))
+            problem = "this port serves /metrics, /decisions and POST /explain"
+            connection.refuse(Refusal(404, problem, "not_found"))

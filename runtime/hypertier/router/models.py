@@ -92,7 +92,7 @@ def _has_id(entry: Any) -> bool:
 
 def form_model(request: Request) -> tuple[int, int] | None:
     """Where a multipart form, as of audio, names its model: begin and end in the body."""
-    if not request.fields.get(b"content-type", b"").lower().startswith(b"multipart/form-data"):
+    if not (request.field(b"content-type") or b"").lower().startswith(b"multipart/form-data"):
         return None
     body = request.body
     size = len(body)

@@ -5,11 +5,12 @@ be tried elsewhere, what has begun never is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Protocol, cast
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
 
 from hypertier.router.admission import Grant
+from hypertier.router.decisions import Decision, Decisions, weigh
 from hypertier.router.metrics import Metrics
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.outliers import Outliers, RetryBudget
@@ -62,6 +63,7 @@ class Proxy:
     suspect: Callable[[Replica], None]
     outliers: Outliers
     retry_budget: RetryBudget
+    decisions: Decisions = field(default_factory=Decisions)
 
 
 _CLASSES = tuple(f"{digit}xx" for digit in range(10))
@@ -89,6 +91,8 @@ class Exchange:
     _status = 0
     _pending_bytes = 0
     _deadline: asyncio.TimerHandle | None = None
+    _first_byte_at: float | None = None
+    _candidates: Sequence[dict[str, Any]] = ()
     _end_of_answer: bytes | None = None
 
     def __init__(
@@ -108,6 +112,12 @@ class Exchange:
         if grant is not None and grant.answered is not None:
             self._end_of_answer = b""
         self._proxy = proxy
+        settings = proxy.settings
+        self._is_explained = settings.explain or (
+            settings.explain_on_request and request.field(b"x-hypertier-explain") is not None
+        )
+        if self._is_explained:
+            self._end_of_answer = b""
         self._attempts_left = proxy.settings.retries
         self._begun_at = proxy.now()
 
@@ -133,6 +143,9 @@ class Exchange:
         if pick is None:
             self._give_up()
             return
+        if self._is_explained:
+            among = proxy.picker.candidates(inference, self._tried)
+            self._candidates = weigh(proxy.picker.strategy, inference, among, proxy.now())
         replica = pick.replica
         matched_bytes = pick.matched_bytes
         self.pick = pick
@@ -213,10 +226,11 @@ class Exchange:
         now = proxy.now()
         if head.is_stream:
             proxy.picker.strategy.first_token(self, now)
+        self._first_byte_at = now
         proxy.metrics.first_byte(now - self._begun_at)
         self._computed()
         more = b"" if head.has_request_id else b"x-request-id: %b\r\n" % self.request_id
-        if proxy.settings.explain and self.pick is not None:
+        if self._is_explained and self.pick is not None:
             more += _explanation(self.pick)
         if self._grant is not None:
             more += self._grant.headers
@@ -363,6 +377,25 @@ class Exchange:
         proxy.picker.strategy.finished(self, proxy.now())
         if status is not None:
             proxy.metrics.answered(replica.url, status)
+            self._note(status)
+
+    def _note(self, status: str) -> None:
+        """Keep what was decided, for who asks."""
+        begun_at, first = self._begun_at, self._first_byte_at
+        self._proxy.decisions.add(
+            Decision(
+                self.request_id,
+                self.inference.model,
+                self.inference.num_bytes,
+                self.pick,
+                [replica.url for replica in self._tried] if self._tried else (),
+                status,
+                None if first is None else first - begun_at,
+                self._proxy.now() - begun_at,
+                self._candidates,
+                (self._end_of_answer or b"") if self._is_explained else b"",
+            )
+        )
 
     def _ended(self) -> None:
         """Nothing more comes of it: what it was let through with is free again."""
@@ -375,8 +408,11 @@ class Exchange:
 
 
 def _explanation(pick: Choice) -> bytes:
-    return b"x-hypertier-replica: %s\r\nx-hypertier-reason: %s\r\nx-hypertier-matched-bytes: %d\r\n" % (
+    lines = b"x-hypertier-replica: %s\r\nx-hypertier-reason: %s\r\nx-hypertier-matched-bytes: %d\r\n" % (
         pick.replica.name,
         pick.reason.encode(),
         pick.matched_bytes,
     )
+    if pick.predicted_seconds is not None:
+        lines += b"x-hypertier-predicted-ttft: %.3f\r\n" % pick.predicted_seconds
+    return lines

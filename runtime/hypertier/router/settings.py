@@ -171,6 +171,7 @@ class RouterSettings:
     salt_key: str | None = None
     model_alias: tuple[str, ...] = ()
     explain: bool = False
+    explain_on_request: bool = False
     retries: int = 2
     retry_budget: float = 0.2
     max_body_bytes: int = 64 * MIB

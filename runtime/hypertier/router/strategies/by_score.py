@@ -11,11 +11,15 @@ from hypertier.router.replicas import Replica
 
 
 class Choice(NamedTuple):
-    """The replica, why in one word, and how many bytes of the prompt it is believed to have cached."""
+    """The replica, why in one word, and how many bytes of the prompt it is believed to have cached.
+
+    `predicted_seconds` is the time to the first token, None where it can't be told yet.
+    """
 
     replica: Replica
     reason: str
     matched_bytes: int = 0
+    predicted_seconds: float | None = None
 
 
 class ByScore:

@@ -78,7 +78,9 @@ class PrefixAware:
         choice = self._scoring.choose(max(1, request.num_bytes), groups, among, now)
         bit = 1 << choice.replica
         matched = next((int(held) for held, mask in groups if mask & bit), 0)
-        return Choice(self._by_number[choice.replica], "prefix" if matched else "load", matched)
+        return Choice(
+            self._by_number[choice.replica], "prefix" if matched else "load", matched, choice.seconds
+        )
 
     def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
         """It is in flight there, and the replica will hold the prompt."""

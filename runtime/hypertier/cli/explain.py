@@ -1,0 +1,98 @@
+"""`hypertier explain`: which replica a request went to, or would go to, and why."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import click
+
+from hypertier.errors import ConfigError, ExplainError
+
+TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_BYTES = 64 * 2**20
+
+
+@click.command(
+    "explain", epilog="Example: hypertier explain --router http://127.0.0.1:9090 chatcmpl-request-7"
+)
+@click.argument("request_id", required=False)
+@click.option(
+    "--router",
+    default="http://127.0.0.1:9090",
+    show_default=True,
+    help="http://HOST:PORT of a router's --metrics-port.",
+)
+@click.option(
+    "--request",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A request's body.",
+)
+@click.option(
+    "--path", default="/v1/chat/completions", show_default=True, help="The path that it would be sent to."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(request_id: str | None, router: str, file: Path | None, path: str, form: str) -> None:
+    """Say where the request of REQUEST_ID (its x-request-id) went, or where the one in a file would go.
+
+    Without either, the latest requests.
+    """
+    if request_id is not None and file is not None:
+        raise ConfigError("--request", str(file), "either an x-request-id or --request, not both")
+    if file is not None:
+        told = [_ask(router, "POST", f"/explain?path={quote(path)}", file.read_bytes())]
+    else:
+        wanted = "" if request_id is None else f"?id={quote(request_id)}"
+        told = _ask(router, "GET", f"/decisions{wanted}", None)["decisions"]
+    if not told:
+        raise ExplainError(f"{router} knows no request {request_id or ''}; it keeps the latest 1,024")
+    if form == "json":
+        click.echo(json.dumps(told))
+        return
+    for decision in told:
+        click.echo(_lines(decision))
+
+
+def _ask(router: str, method: str, target: str, body: bytes | None) -> Any:
+    parts = urlsplit(router)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ConfigError("--router", router, "http://HOST:PORT of a router's --metrics-port")
+    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT_SECONDS)
+    try:
+        connection.request(method, target, body)
+        response = connection.getresponse()
+        answer = response.read(MAX_ANSWER_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise ExplainError(f"{router} does not answer: {error}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise ExplainError(f"{router} answered {response.status}: is it a router's --metrics-port?")
+    return json.loads(answer)
+
+
+def _lines(decision: dict[str, Any]) -> str:
+    """One decision, for people."""
+    name = decision.get("request_id", "this request")
+    lines = [f"{name}: {decision['replica']} ({decision['reason']})"]
+    lines.append(
+        f"  {decision['matched_bytes']} of {decision['prompt_bytes']} prompt bytes believed cached there"
+        + (f"; {decision['cached_tokens']} tokens were" if decision.get("cached_tokens") is not None else "")
+    )
+    predicted, real = decision.get("predicted_ttft_seconds"), decision.get("ttft_seconds")
+    if predicted is not None or real is not None:
+        lines.append(f"  first byte: predicted {_seconds(predicted)}, was {_seconds(real)}")
+    for other in decision.get("candidates", ()):
+        lines.append(
+            f"  {other['replica']}: {other['matched_bytes']} bytes, {other['in_flight']} in flight, "
+            f"predicted {_seconds(other['predicted_ttft_seconds'])}"
+        )
+    return "\n".join(lines)
+
+
+def _seconds(number: float | None) -> str:
+    return "unknown" if number is None else f"{number:.3f} s"

@@ -1,0 +1,94 @@
+"""What the router decided of late and what came of it; nothing of a prompt is kept."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hypertier.router.openai import InferenceRequest
+from hypertier.router.replicas import Replica
+from hypertier.router.strategies import Strategy
+from hypertier.router.strategies.by_score import Choice
+
+MAX_DECISIONS = 1024
+_CACHED = re.compile(rb'"cached_tokens"\s*:\s*(\d{1,12})')
+_PROMPT = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,12})')
+
+
+class Decision(NamedTuple):
+    """One request that ended. Times are seconds, None where they did not come.
+
+    `candidates` and the tokens are those of requests that asked to be explained; an engine tells cached
+    tokens with `--enable-prompt-tokens-details`.
+    """
+
+    request_id: bytes
+    model: bytes | None
+    prompt_bytes: int
+    choice: Choice | None
+    tried: Sequence[str]
+    status: str
+    first_byte_seconds: float | None
+    seconds: float
+    candidates: Sequence[dict[str, Any]] = ()
+    end_of_answer: bytes = b""
+
+    def told(self) -> dict[str, Any]:
+        """As JSON."""
+        choice = self.choice
+        return {
+            "request_id": self.request_id.decode("latin-1"),
+            "model": None if self.model is None else self.model.decode("utf-8", "replace"),
+            "prompt_bytes": self.prompt_bytes,
+            "replica": None if choice is None else choice.replica.url,
+            "reason": None if choice is None else choice.reason,
+            "matched_bytes": None if choice is None else choice.matched_bytes,
+            "tried_before": list(self.tried),
+            "status": self.status,
+            "predicted_ttft_seconds": None if choice is None else choice.predicted_seconds,
+            "ttft_seconds": self.first_byte_seconds,
+            "seconds": self.seconds,
+            "prompt_tokens": _number(_PROMPT, self.end_of_answer),
+            "cached_tokens": _number(_CACHED, self.end_of_answer),
+            "candidates": list(self.candidates),
+        }
+
+
+def _number(pattern: re.Pattern[bytes], text: bytes) -> int | None:
+    found = pattern.findall(text)
+    return int(found[-1]) if found else None
+
+
+class Decisions:
+    """The latest, up to `MAX_DECISIONS`."""
+
+    def __init__(self) -> None:
+        self._latest: deque[Decision] = deque(maxlen=MAX_DECISIONS)
+        self.add = self._latest.append
+
+    def told(self, request_id: str | None, limit: int) -> list[dict[str, Any]]:
+        """Latest first: all, or those of one id."""
+        wanted = None if request_id is None else request_id.encode("latin-1", "replace")
+        found = [d for d in reversed(self._latest) if wanted is None or d.request_id == wanted]
+        return [decision.told() for decision in found[:limit]]
+
+
+def weigh(
+    strategy: Strategy, request: InferenceRequest, candidates: Sequence[Replica], now: float
+) -> list[dict[str, Any]]:
+    """What the strategy thinks of each candidate by itself: soonest first, then what holds most."""
+    weighed = []
+    for replica in candidates:
+        alone = strategy.choose(request, [replica], now)
+        weighed.append(
+            {
+                "replica": replica.url,
+                "matched_bytes": alone.matched_bytes,
+                "predicted_ttft_seconds": alone.predicted_seconds,
+                "in_flight": replica.in_flight,
+                "pending_prompt_bytes": replica.pending_bytes,
+            }
+        )
+    return sorted(weighed, key=lambda one: (one["predicted_ttft_seconds"] or 0.0, -one["matched_bytes"]))

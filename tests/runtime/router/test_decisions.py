@@ -1,0 +1,163 @@
+"""What a router tells of its decisions, and to whom."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fakes_engine import FakeEngine, RawClient, Received, get, json_answer, post, run_loop
+from fakes_router import routed
+
+from hypertier.cli.explain import command
+from hypertier.router.app import Router
+from hypertier.router.decisions import MAX_DECISIONS, Decision, Decisions
+
+CHAT = b"/v1/chat/completions"
+SECRET = "the prompt that nobody may see"
+BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": SECRET * 20}]}).encode()
+USAGE = b'{"usage":{"prompt_tokens":123,"prompt_tokens_details":{"cached_tokens":96}}}'
+
+
+async def with_usage(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(json_answer(USAGE))
+
+
+def served(
+    act: Callable[[Router, RawClient, RawClient], Awaitable[Any]], *, count: int = 2, **settings: Any
+) -> Any:
+    """Act on a router with a port for metrics: it, a client of it, and one of that port."""
+
+    async def run() -> Any:
+        engines = [FakeEngine(with_usage) for _ in range(count)]
+        async with routed(*engines, metrics_port=0, strategy="prefixaware", **settings) as router:
+            client = await RawClient.connect(router.port)
+            return await act(router, client, await RawClient.connect(router.metrics_port))
+
+    return run_loop(run())
+
+
+async def asked(client: RawClient, data: bytes) -> Any:
+    client.send(data)
+    return json.loads((await client.answer()).body)
+
+
+def test_decision_is_told_by_its_id_with_what_came_of_it_and_without_the_prompt() -> None:
+    async def act(router: Router, client: RawClient, admin: RawClient) -> tuple[Any, str]:
+        client.send(post(CHAT, BODY, b"x-request-id: mine", b"authorization: Bearer key"))
+        await client.answer()
+        client.send(post(CHAT, BODY, b"x-request-id: other"))
+        await client.answer()
+        told = await asked(admin, get(b"/decisions?id=mine"))
+        return told["decisions"], json.dumps(await asked(admin, get(b"/decisions")))
+
+    (decision,), everything = served(act)
+
+    assert decision["request_id"] == "mine"
+    assert decision["model"] == "m"
+    assert decision["reason"] == "load"
+    assert decision["status"] == "2xx"
+    assert decision["replica"].startswith("http://127.0.0.1:")
+    assert 0 <= decision["ttft_seconds"] <= decision["seconds"]
+    assert decision["candidates"] == []
+    assert "nobody may see" not in everything
+    assert "Bearer" not in everything
+
+
+@pytest.mark.parametrize(
+    ("settings", "header", "explained"),
+    [
+        ({"explain_on_request": True}, b"x-hypertier-explain: 1", True),
+        ({"explain_on_request": True}, b"x-nothing: 1", False),
+        ({}, b"x-hypertier-explain: 1", False),
+        ({"explain": True}, b"x-nothing: 1", True),
+    ],
+    ids=["asked", "not-asked", "not-allowed", "always"],
+)
+def test_who_asks_and_may_is_told_of_every_candidate(
+    settings: dict[str, Any], header: bytes, explained: bool
+) -> None:
+    async def act(router: Router, client: RawClient, admin: RawClient) -> tuple[Any, bytes | None]:
+        for _ in range(2):
+            client.send(post(CHAT, BODY, b"x-request-id: mine", header))
+            answer = await client.answer()
+        return (await asked(admin, get(b"/decisions?id=mine")))["decisions"], answer.header(
+            b"x-hypertier-reason"
+        )
+
+    decisions, reason = served(act, **settings)
+
+    latest = decisions[0]
+    assert reason == (b"prefix" if explained else None)
+    assert len(latest["candidates"]) == (2 if explained else 0)
+    assert latest["cached_tokens"] == (96 if explained else None)
+    if explained:
+        by_url = {candidate["replica"]: candidate for candidate in latest["candidates"]}
+        assert by_url[latest["replica"]]["matched_bytes"] > 0
+
+
+def test_explanation_of_a_body_sends_nothing() -> None:
+    async def act(router: Router, client: RawClient, admin: RawClient) -> tuple[Any, str]:
+        client.send(post(CHAT, BODY))
+        await client.answer()
+        told = await asked(admin, post(b"/explain?path=/v1/chat/completions", BODY))
+        admin.send(get(b"/metrics"))
+        return told, (await admin.answer()).body.decode()
+
+    told, metrics = served(act)
+
+    assert told["reason"] == "prefix"
+    assert told["matched_bytes"] > 0
+    assert len(told["candidates"]) == 2
+    picks = [line for line in metrics.splitlines() if line.startswith("hypertier_router_picks_total")]
+    assert sum(float(line.split()[-1]) for line in picks) == 1
+
+
+def test_clients_port_tells_nothing() -> None:
+    async def act(router: Router, client: RawClient, admin: RawClient) -> bytes:
+        client.send(get(b"/decisions"))
+        return (await client.answer()).body
+
+    assert served(act) == USAGE  # an engine's answer, as to any path
+
+
+def test_only_the_latest_are_kept() -> None:
+    decisions = Decisions()
+    for number in range(MAX_DECISIONS + 5):
+        decisions.add(Decision(b"%d" % number, None, 0, None, (), "2xx", None, 0.0))
+
+    told = decisions.told(None, 10**6)
+
+    assert len(told) == MAX_DECISIONS
+    assert told[0]["request_id"] == str(MAX_DECISIONS + 4)
+    assert decisions.told("4", 10) == []
+
+
+def test_command_says_where_and_why(tmp_path: Path) -> None:
+    (tmp_path / "body.json").write_bytes(BODY)
+
+    async def act(router: Router, client: RawClient, admin: RawClient) -> list[Any]:
+        client.send(post(CHAT, BODY, b"x-request-id: mine", b"x-hypertier-explain: 1"))
+        await client.answer()
+        url = f"http://127.0.0.1:{router.metrics_port}"
+        cases = (
+            ["mine"],
+            ["--request", str(tmp_path / "body.json")],
+            ["no-such"],
+            ["mine", "--format", "json"],
+        )
+        return [
+            await asyncio.to_thread(CliRunner().invoke, command, ["--router", url, *case]) for case in cases
+        ]
+
+    went, would_go, unknown, as_json = served(act, explain_on_request=True)
+
+    assert "mine: http://127.0.0.1:" in went.output
+    assert "96 tokens were" in went.output
+    assert "(prefix)" in would_go.output
+    assert unknown.exit_code != 0
+    assert json.loads(as_json.output)[0]["request_id"] == "mine"
