@@ -15,14 +15,17 @@ import click
 
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.lab.client import ask
+from hypertier.spec.quantities import parse_seconds
 from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
 from hypertier.tier.backends.resp import CA_FILE
 from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.credentials import credential_source
-from hypertier.tier.inventory import NamespaceCount, count, differences
-from hypertier.tier.names import parse_entry_name, parse_facts_name
+from hypertier.tier.inventory import NamespaceCount, count, differences, read_facts
+from hypertier.tier.selection import Selection, tags_of, tenant_name
 
-COLUMNS = ("namespace", "model", "label", "epoch", "chunks", "values", "size", "expires in")
+COLUMNS = ("namespace", "model", "label", "epoch", "tenant", "chunks", "values", "size", "expires in")
+NOTHING = "nothing in L2"
+SELECTORS = "--namespace, --tenant, --model or --unused-for"
 
 
 @click.group("cache", epilog="Example: hypertier cache ls --url redis://127.0.0.1:6379")
@@ -40,17 +43,42 @@ def store_options(function: Callable[..., None]) -> Callable[..., None]:
     )(function)
 
 
-@command.command("ls", epilog="Example: hypertier cache ls --url redis://127.0.0.1:6379")
+def selectors(function: Callable[..., None]) -> Callable[..., None]:
+    """What of L2 is meant, for each command that shows or removes a part of it."""
+    options = (
+        click.option("--namespace", "namespaces", multiple=True, help="This one; its first characters do."),
+        click.option("--tenant", "tenants", multiple=True, help="This tenant's; - for no salt."),
+        click.option("--model", default="", help="Namespaces of this model."),
+        click.option("--unused-for", default="", metavar="DURATION", help="Not used so long, such as 6h."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command.command("ls", epilog="Example: hypertier cache ls --by tenant --model org/llama --unused-for 6h")
 @store_options
+@selectors
+@click.option("--by", type=click.Choice(["namespace", "tenant"]), default="namespace", show_default=True)
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def ls(url: str | None, ca_file: str, format_: str) -> None:
+def ls(
+    url: str | None,
+    ca_file: str,
+    namespaces: Sequence[str],
+    tenants: Sequence[str],
+    model: str,
+    unused_for: str,
+    by: str,
+    format_: str,
+) -> None:
     """Count what L2 holds by namespace: model, epoch, chunks, bytes, and when they expire."""
     with opened(url, ca_file) as (_, admin):
-        counts = inventory(admin)
+        selection = select(admin, namespaces, tenants, model, unused_for)
+        counts = inventory(admin, selection, by_tenant=by == "tenant")
     if format_ == "json":
-        click.echo(json.dumps([each.as_json() for each in counts]))
+        click.echo(json.dumps([as_json(each, tenants) for each in counts]))
         return
-    for line in table(counts):
+    for line in table(counts, tenants):
         click.echo(line)
 
 
@@ -63,9 +91,10 @@ def explain(url: str | None, ca_file: str, namespaces: Sequence[str]) -> None:
     NAMESPACES are as `ls` shows them; their first characters do.
     """
     with opened(url, ca_file) as (_, admin):
-        counts = inventory(admin)
-    chosen = [choose(name, counts) for name in namespaces]
-    facts = {each.namespace.hex()[:8]: dict(each.facts) for each in chosen}
+        described = read_all_facts(admin)
+        known_namespaces = [each.namespace for each in count(admin.values(), described)]
+    chosen = [choose(name, known_namespaces) for name in namespaces]
+    facts = {namespace.hex()[:8]: dict(described.get(namespace, {})) for namespace in chosen}
     for name, known in facts.items():
         if not known:
             raise HypertierError(f"L2 no longer holds what {name} stands for: its facts expired")
@@ -73,32 +102,47 @@ def explain(url: str | None, ca_file: str, namespaces: Sequence[str]) -> None:
     click.echo(json.dumps(shown, indent=2, sort_keys=True))
 
 
-@command.command("clear", epilog="Example: hypertier cache clear --namespace 4f1c --yes")
+@command.command("clear", epilog="Example: hypertier cache clear --tenant acme --yes")
 @store_options
-@click.option("--namespace", "namespaces", multiple=True, help="Clear this one; its first characters do.")
-@click.option("--all", "everything", is_flag=True, help="Clear every namespace.")
+@selectors
+@click.option("--all", "everything", is_flag=True, help="Clear all there is.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def clear(url: str | None, ca_file: str, namespaces: Sequence[str], everything: bool, yes: bool) -> None:
-    """Remove namespaces from L2, and look again whether they are gone. Prints an audit line."""
-    if everything == bool(namespaces):
-        raise ConfigError("--namespace", list(namespaces), "one or more, or --all instead")
+def clear(
+    url: str | None,
+    ca_file: str,
+    namespaces: Sequence[str],
+    tenants: Sequence[str],
+    model: str,
+    unused_for: str,
+    everything: bool,
+    yes: bool,
+) -> None:
+    """Remove from L2 what is selected, and look again whether it is gone. Prints an audit line.
+
+    Several selectors remove what all of them select.
+    """
+    if everything == bool(namespaces or tenants or model or unused_for):
+        raise ConfigError("--all", everything, f"--all alone, or one of {SELECTORS}")
     with opened(url, ca_file) as (address, admin):
-        counts = inventory(admin)
-        chosen = counts if everything else [choose(name, counts) for name in namespaces]
-        for line in table(chosen):
+        selection = select(admin, namespaces, tenants, model, unused_for)
+        chosen = inventory(admin, selection, by_tenant=bool(tenants))
+        for line in table(chosen, tenants):
             click.echo(line)
         if chosen and not yes:
             click.confirm(f"Remove these from {address.host}:{address.port}?", abort=True)
-        digests = {each.namespace for each in chosen}
-        num_removed = admin.remove(lambda name: namespace_of(name) in digests)
-        left = [each for each in inventory(admin) if each.namespace in digests]
+        num_removed = admin.remove(
+            lambda value: selection.takes(value) or selection.takes_with_chunks(value.name)
+        )
+        left = inventory(admin, selection)
     num_left = sum(each.num_values for each in left)
     audit = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "by": getpass.getuser(),
         "action": "clear",
         "l2": f"{address.host}:{address.port}",
-        "namespaces": sorted(digest.hex() for digest in digests),
+        "namespaces": sorted({each.namespace.hex() for each in chosen}),
+        "tenants": sorted(tenants),
+        "unused_for": unused_for or None,
         "values_removed": num_removed,
         "values_left": num_left,
     }
@@ -179,43 +223,71 @@ def opened(url: str | None, ca_file: str) -> Iterator[tuple[L2Address, RespAdmin
         admin.close()
 
 
-def inventory(admin: RespAdmin) -> list[NamespaceCount]:
-    """Everything in L2, counted."""
-    return count(admin.values(), admin.facts())
+def read_all_facts(admin: RespAdmin) -> dict[bytes, dict[str, Any]]:
+    """What namespaces stand for, as far as L2 tells."""
+    return {namespace: read_facts(stored) for namespace, stored in admin.facts().items()}
 
 
-def choose(name: str, counts: Sequence[NamespaceCount]) -> NamespaceCount:
+def inventory(admin: RespAdmin, selection: Selection, *, by_tenant: bool = False) -> list[NamespaceCount]:
+    """What is selected of L2, counted."""
+    return count(filter(selection.takes, admin.values()), selection.facts, by_tenant=by_tenant)
+
+
+def select(
+    admin: RespAdmin, namespaces: Sequence[str], tenants: Sequence[str], model: str, unused_for: str
+) -> Selection:
+    """What the selectors mean.
+
+    Raises:
+        ConfigError: no namespace begins so, or is of this model, or the duration is none.
+    """
+    unused_seconds = parse_seconds("--unused-for", unused_for) if unused_for else None
+    facts = read_all_facts(admin)
+    chosen: frozenset[bytes] | None = None
+    if namespaces or model:
+        known = [each.namespace for each in count(admin.values(), facts)]
+        chosen = frozenset(choose(name, known) for name in namespaces) if namespaces else frozenset(known)
+        if model:
+            chosen = frozenset(each for each in chosen if facts.get(each, {}).get("model") == model)
+            if not chosen:
+                models = {str(each["model"]) for each in facts.values() if each.get("model")}
+                raise ConfigError("--model", model, f"one of: {', '.join(sorted(models)) or 'L2 names none'}")
+    return Selection(chosen, tags_of(tenants), unused_seconds, facts)
+
+
+def choose(name: str, namespaces: Sequence[bytes]) -> bytes:
     """Find the namespace that begins with `name`.
 
     Raises:
         ConfigError: none does, or several do.
     """
-    found = [each for each in counts if name and each.namespace.hex().startswith(name.lower())]
+    found = [each for each in namespaces if name and each.hex().startswith(name.lower())]
     if len(found) != 1:
-        known = ", ".join(each.namespace.hex()[:8] for each in counts) or "L2 is empty"
+        known = ", ".join(each.hex()[:8] for each in namespaces) or "L2 is empty"
         raise ConfigError("namespace", name, f"the beginning of exactly one of: {known}")
     return found[0]
 
 
-def namespace_of(name: bytes) -> bytes | None:
-    """The namespace that a value belongs to, None for a foreign one."""
-    entry = parse_entry_name(name)
-    return entry.namespace if entry else parse_facts_name(name)
+def as_json(each: NamespaceCount, tenants: Sequence[str]) -> dict[str, Any]:
+    """A count as JSON has it, with its tenant where it is one's."""
+    tenant = {} if each.tenant is None else {"tenant": tenant_name(each.tenant, each.facts, tenants)}
+    return each.as_json() | tenant
 
 
-def table(counts: Sequence[NamespaceCount]) -> list[str]:
+def table(counts: Sequence[NamespaceCount], tenants: Sequence[str] = ()) -> list[str]:
     """Lay counts out as lines."""
     if not counts:
-        return ["L2 is empty"]
+        return [NOTHING]
     rows = [COLUMNS]
     for each in counts:
-        row = each.as_json()
+        row = as_json(each, tenants)
         rows.append(
             (
                 row["namespace"][:8],
                 str(row["model"] or "?"),
                 str(row["label"] or "-"),
                 "?" if row["epoch"] is None else str(row["epoch"]),
+                row.get("tenant", "all"),
                 str(each.num_chunks),
                 str(each.num_values),
                 f"{each.num_bytes / 2**20:.1f} MiB",

@@ -21,9 +21,12 @@ class Value:
 
 @dataclass
 class NamespaceCount:
-    """What one namespace holds. `num_chunks` counts proving stripes: chunks that can be looked up."""
+    """What one namespace holds, or one tenant in it. `num_chunks` counts proving stripes: chunks that can be
+    looked up.
+    """
 
     namespace: bytes
+    tenant: bytes | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     num_chunks: int = 0
     num_values: int = 0
@@ -46,16 +49,19 @@ class NamespaceCount:
         }
 
 
-def count(values: Iterable[Value], facts: Mapping[bytes, bytes]) -> list[NamespaceCount]:
-    """Count values by namespace, the largest first; `facts` are the descriptions as stored, by namespace."""
-    counts: dict[bytes, NamespaceCount] = {}
+def count(
+    values: Iterable[Value], facts: Mapping[bytes, Mapping[str, Any]], *, by_tenant: bool = False
+) -> list[NamespaceCount]:
+    """Count values by namespace, or by namespace and tenant, the largest first."""
+    counts: dict[tuple[bytes, bytes | None], NamespaceCount] = {}
     for value in values:
         name = parse_entry_name(value.name)
         if name is None:
             continue
-        if name.namespace not in counts:
-            counts[name.namespace] = NamespaceCount(name.namespace, read_facts(facts.get(name.namespace)))
-        found = counts[name.namespace]
+        group = name.namespace, name.tenant if by_tenant else None
+        if group not in counts:
+            counts[group] = NamespaceCount(*group, facts.get(name.namespace, {}))
+        found = counts[group]
         found.num_chunks += name.stripe == 0
         found.num_values += 1
         found.num_bytes += value.num_bytes
@@ -63,7 +69,7 @@ def count(values: Iterable[Value], facts: Mapping[bytes, bytes]) -> list[Namespa
             times = [value.expires_seconds, found.first_expires_seconds, found.last_expires_seconds]
             known = [time for time in times if time is not None]
             found.first_expires_seconds, found.last_expires_seconds = min(known), max(known)
-    return sorted(counts.values(), key=lambda each: (-each.num_bytes, each.namespace))
+    return sorted(counts.values(), key=lambda each: (-each.num_bytes, each.namespace, each.tenant or b""))
 
 
 def read_facts(stored: bytes | None) -> dict[str, Any]:
@@ -76,7 +82,10 @@ def read_facts(stored: bytes | None) -> dict[str, Any]:
 
 
 def differences(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The facts in which several namespaces differ, each with its value by namespace."""
-    names = sorted({name for each in facts.values() for name in each})
+    """The facts in which several namespaces differ, each with its value by namespace.
+
+    How long chunks are kept is told of a namespace, and keeps none apart.
+    """
+    names = sorted({name for each in facts.values() for name in each} - {"kept"})
     tables = {name: {namespace: each.get(name) for namespace, each in facts.items()} for name in names}
     return {name: table for name, table in tables.items() if len({json.dumps(v) for v in table.values()}) > 1}

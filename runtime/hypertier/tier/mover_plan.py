@@ -17,7 +17,7 @@ from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import ThreadMover
 from hypertier.tier.namespace import Namespace, model_fingerprint
 from hypertier.tier.settings import TierSettings
-from hypertier.tier.tenants import Tenants
+from hypertier.tier.tenants import OTHERS_NAME, Tenants, tenant_tag
 from hypertier.tier.transfers import Transfers
 from hypertier.tier.upkeep import Upkeep
 
@@ -59,7 +59,7 @@ def build_entries(plan: MoverPlan, hash_root: Callable[[], bytes]) -> tuple[Back
             facts,
             lambda: model_fingerprint(plan.model, settings.revision, os.environ),
             hash_root,
-            {"model": plan.model},
+            {"model": plan.model, "kept": described_terms(settings)},
         ),
         chunk_bytes=size,
         ttl_seconds=settings.ttl_seconds,
@@ -71,6 +71,21 @@ def build_entries(plan: MoverPlan, hash_root: Callable[[], bytes]) -> tuple[Back
     )
     tenants.check_room(entries.entry_bytes, "secondary_tiers.tenants")
     return backend, entries
+
+
+def described_terms(settings: TierSettings) -> dict[str, Any]:
+    """How long chunks are kept, and for whom, for people who look at L2."""
+    tenants = {
+        tenant_tag(name).hex(): {"name": name, "ttl_seconds": terms.ttl_seconds or settings.ttl_seconds}
+        for name, terms in settings.tenants.items()
+        if name != OTHERS_NAME
+    }
+    others = settings.tenants.get(OTHERS_NAME)
+    return {
+        "ttl_seconds": settings.ttl_seconds,
+        "others_ttl_seconds": others.ttl_seconds if others else None,
+        "tenants": tenants,
+    }
 
 
 def build_upkeep(

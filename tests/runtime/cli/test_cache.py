@@ -19,9 +19,11 @@ from hypertier.lab.simulated.server import EngineServer
 from hypertier.lab.simulated.settings import EngineSettings
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.resp_ledger import RespLedger
 from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries
 from hypertier.tier.metrics import Counters
+from hypertier.tier.names import ledger_name
 from hypertier.tier.tenants import tenant_tag
 
 CHUNK = 150_000
@@ -33,7 +35,9 @@ class DescribedNamespace(FixedNamespace):
     """A namespace with facts of its own."""
 
     def describe(self) -> bytes:
-        return json.dumps({"model": "org/model", "epoch": self.digest()[0]}).encode()
+        kept = {"ttl_seconds": 3600 + 1000 * (self.digest() == TWO)}
+        facts = {"model": "org/model", "epoch": self.digest()[0], "kept": kept}
+        return json.dumps(facts).encode()
 
 
 @pytest.fixture(params=["valkey", "cluster"], scope="module")
@@ -91,13 +95,14 @@ def test_ls_prints_a_table(url: str) -> None:
         "model",
         "label",
         "epoch",
+        "tenant",
         "chunks",
         "values",
         "size",
         "expires",
         "in",
     ]
-    assert lines[1].split()[:6] == [TWO.hex()[:8], "org/model", "-", "50", "5", "15"]
+    assert lines[1].split()[:7] == [TWO.hex()[:8], "org/model", "-", "50", "all", "5", "15"]
 
 
 def test_clear_removes_one_namespace_alone_and_proves_it(url: str) -> None:
@@ -109,12 +114,75 @@ def test_clear_removes_one_namespace_alone_and_proves_it(url: str) -> None:
     assert list(listed(url)) == [ONE.hex()]
 
 
+def test_ls_tells_tenants_apart(url: str) -> None:
+    rows = json.loads(run("ls", "--by", "tenant", "--tenant", "acme", "--format", "json", url=url).output)
+    lines = run("ls", "--by", "tenant", url=url).output.splitlines()
+
+    assert [(row["tenant"], row["namespace"], row["chunks"]) for row in rows] == [
+        ("acme", TWO.hex(), 3),
+        ("acme", ONE.hex(), 1),
+    ]
+    assert {line.split()[4] for line in lines[1:]} == {TENANTS[0].hex(), "-"}
+    assert len(lines) == 5
+
+
+def test_ls_finds_what_nobody_used_for_a_while(url: str) -> None:
+    """The chunks of one namespace have 1,000 s less left than they live: so long ago they were used."""
+    rows = json.loads(run("ls", "--unused-for", "900s", "--format", "json", url=url).output)
+
+    assert [(row["namespace"], row["chunks"]) for row in rows] == [(TWO.hex(), 5)]
+    assert run("ls", "--unused-for", "1h", url=url).output == "nothing in L2\n"
+
+
+def test_ls_of_a_model_shows_its_namespaces_alone(url: str) -> None:
+    assert len(json.loads(run("ls", "--model", "org/model", "--format", "json", url=url).output)) == 2
+
+
+def test_looking_is_no_use(store: RealValkey | RealCluster, url: str) -> None:
+    """A store that evicts by use must not take a look for one."""
+    server = store.nodes[0] if isinstance(store, RealCluster) else store
+    server.ask(b"CONFIG SET maxmemory-policy allkeys-lfu")
+    name = server.keys()[0]
+    before = server.ask(b"OBJECT FREQ " + name)
+
+    for _ in range(5):
+        run("ls", url=url)
+
+    after = server.ask(b"OBJECT FREQ " + name)
+    server.ask(b"CONFIG SET maxmemory-policy noeviction")
+    assert int(after[1:]) <= int(before[1:])
+
+
+def test_clear_of_a_tenant_takes_its_chunks_and_its_ledger_and_leaves_the_others(url: str) -> None:
+    backend = RespBackend(parse_l2_url(url), FixedCredentials())
+    ledger = RespLedger(backend)
+    for tenant in TENANTS:
+        ledger.note(ledger_name(ONE, tenant), {b"member": 1.0}, 0.0, 3600, 20)
+
+    done = run("clear", "--tenant", "acme", "--yes", url=url)
+
+    audit = json.loads(done.output.splitlines()[-1])
+    left = [ledger.note(ledger_name(ONE, tenant), {}, 0.0, 3600, 20) for tenant in TENANTS]
+    backend.close()
+    assert (audit["tenants"], audit["values_removed"], audit["values_left"]) == (["acme"], 4 * 3 + 1, 0)
+    assert left == [0, 1]
+    assert {row["chunks"] for row in listed(url).values()} == {1, 2}
+
+
+def test_clear_of_what_nobody_used_leaves_the_rest(url: str) -> None:
+    done = run("clear", "--unused-for", "900s", "--tenant", "-", "--yes", url=url)
+
+    audit = json.loads(done.output.splitlines()[-1])
+    assert (audit["unused_for"], audit["values_removed"], audit["values_left"]) == ("900s", 2 * 3, 0)
+    assert {name: row["chunks"] for name, row in listed(url).items()} == {TWO.hex(): 3, ONE.hex(): 2}
+
+
 def test_clear_all_leaves_what_is_not_ours(url: str, store: RealValkey | RealCluster) -> None:
     done = run("clear", "--all", "--yes", url=url)
 
     nodes = store.nodes if isinstance(store, RealCluster) else [store]
     assert done.exit_code == 0
-    assert run("ls", url=url).output == "L2 is empty\n"
+    assert run("ls", url=url).output == "nothing in L2\n"
     assert sum(int(node.ask(b"DBSIZE")[1:]) for node in nodes) == 1
 
 
@@ -129,7 +197,7 @@ def test_explain_tells_what_a_namespace_stands_for_and_why_two_differ(url: str) 
     one = json.loads(run("explain", ONE.hex()[:4], url=url).output)
     both = json.loads(run("explain", ONE.hex(), TWO.hex(), url=url).output)
 
-    assert one == {"model": "org/model", "epoch": ord("1")}
+    assert one == {"model": "org/model", "epoch": ord("1"), "kept": {"ttl_seconds": 3600}}
     assert both == {"epoch": {ONE.hex()[:8]: ord("1"), TWO.hex()[:8]: ord("2")}}
 
 
@@ -141,15 +209,31 @@ def test_explain_tells_what_a_namespace_stands_for_and_why_two_differ(url: str) 
             ["ls", "--url", "sagemaker-hyperpod://x:9200"],
             "--url is 'sagemaker-hyperpod://x:9200'; expected a redis:// or rediss:// address",
         ),
-        (["clear"], "--namespace is []; expected one or more, or --all instead"),
-        (["clear", "--namespace", "ab", "--all"], "--namespace is ['ab']; expected one or more, or --all"),
+        (["clear"], "--all is False; expected --all alone, or one of --namespace, --tenant, --model or"),
+        (
+            ["clear", "--namespace", "ab", "--all"],
+            "--all is True; expected --all alone, or one",
+        ),
+        (["clear", "--tenant", "ab", "--all"], "--all is True; expected --all alone, or one of --namespace"),
+        (["ls", "--model", "org/other"], "--model is 'org/other'; expected one of: org/model"),
+        (["ls", "--unused-for", "long"], "--unused-for is 'long'; expected"),
         (
             ["explain", "ffff"],
             "namespace is 'ffff'; expected the beginning of exactly one of: 32323232, 31313131",
         ),
         (["explain", "3"], "namespace is '3'; expected the beginning of exactly one of: 32323232, 31313131"),
     ],
-    ids=["url", "daemon", "nothing to clear", "too much to clear", "unknown", "ambiguous"],
+    ids=[
+        "url",
+        "daemon",
+        "nothing to clear",
+        "too much to clear",
+        "all of a tenant",
+        "model",
+        "duration",
+        "unknown",
+        "ambiguous",
+    ],
 )
 def test_what_cannot_work_is_named(url: str, arguments: list[str], message: str) -> None:
     done = run(*arguments, url=url)

@@ -19,7 +19,7 @@ def test_values_are_counted_by_namespace_the_largest_first() -> None:
         Value(b"ht1:foreign", 7, None),
     ]
 
-    counts = count(values, {TWO: b'{"model": "org/m", "epoch": 3, "namespace": "team"}'})
+    counts = count(values, {TWO: {"model": "org/m", "epoch": 3, "namespace": "team"}})
 
     assert [each.namespace for each in counts] == [TWO, ONE]
     assert counts[0].as_json() == {
@@ -34,6 +34,14 @@ def test_values_are_counted_by_namespace_the_largest_first() -> None:
         "last_expires_seconds": 90,
     }
     assert counts[1].as_json()["model"] is None
+
+
+def test_values_are_counted_by_tenant() -> None:
+    values = [Value(entry_name(ONE, tenant + b"k", 0), 10, 60) for tenant in (A, A, B)]
+
+    counts = count(values, {}, by_tenant=True)
+
+    assert [(each.tenant, each.num_bytes) for each in counts] == [(A, 20), (B, 10)]
 
 
 def test_a_value_without_a_time_to_live_does_not_hide_those_of_others() -> None:
@@ -55,7 +63,10 @@ def test_facts_that_cannot_be_read_are_none() -> None:
 
 
 def test_differences_are_what_keeps_namespaces_apart() -> None:
-    facts = {"1": {"dtype": "bfloat16", "epoch": 0, "vllm": "0.32"}, "2": {"dtype": "bfloat16", "epoch": 1}}
+    facts = {
+        "1": {"dtype": "bfloat16", "epoch": 0, "vllm": "0.32", "kept": {"ttl_seconds": 1}},
+        "2": {"dtype": "bfloat16", "epoch": 1},
+    }
 
     found = differences(facts)
 

@@ -31,7 +31,7 @@ class RespAdmin:
     def values(self) -> Iterator[Value]:
         """Yield every value with its size and the time that it has left."""
         for node, names in self._names():
-            sizes = ask_each(node, [command(b"STRLEN", name) for name in names])
+            sizes = ask_each(node, [command(b"STRLEN", name) for name in names], leave_untouched=True)
             times = ask_each(node, [command(b"TTL", name) for name in names])
             for name, size, time in zip(names, sizes, times, strict=True):
                 if isinstance(size, int) and isinstance(time, int) and time != -2:  # -2: gone meanwhile
@@ -48,11 +48,15 @@ class RespAdmin:
                     found[namespace] = reply
         return found
 
-    def remove(self, is_chosen: Callable[[bytes], bool]) -> int:
-        """Remove the values whose names are chosen; returns how many there were."""
+    def remove(self, is_chosen: Callable[[Value], bool]) -> int:
+        """Remove the values that are chosen, by name and time left; returns how many there were."""
         num_removed = 0
         for node, names in self._names():
-            replies = ask_each(node, [command(b"UNLINK", name) for name in names if is_chosen(name)])
+            times = ask_each(node, [command(b"TTL", name) for name in names])
+            lives = [time if isinstance(time, int) and time >= 0 else None for time in times]
+            values = [Value(name, 0, life) for name, life in zip(names, lives, strict=True)]
+            chosen = [value.name for value in values if is_chosen(value)]
+            replies = ask_each(node, [command(b"UNLINK", name) for name in chosen])
             num_removed += sum(reply for reply in replies if isinstance(reply, int))
         return num_removed
 
@@ -84,14 +88,20 @@ def scan(node: Node, cursor: bytes) -> tuple[bytes, list[bytes]]:
             raise TierProtocolError("L2 answered SCAN with something else than a cursor and names")
 
 
-def ask_each(node: Node, commands: Sequence[bytes]) -> list[Reply]:
+def ask_each(node: Node, commands: Sequence[bytes], *, leave_untouched: bool = False) -> list[Reply]:
     """Send commands at once and return their replies. A key of another type is no error, its reply is one.
+
+    With `leave_untouched`, looking at a value does not count as a use of it, as far as the server can do that
+    (Valkey, and Redis 7.2 or newer: https://valkey.io/commands/client-no-touch/, read 2026-12-01).
 
     Raises:
         TierUnavailableError: the server refuses.
     """
 
     def exchange(connection: Connection) -> list[Reply]:
+        if leave_untouched:
+            connection.send([command(b"CLIENT", b"NO-TOUCH", b"on")])
+            connection.read()  # an older server refuses, and evicts in a slightly worse order
         connection.send([b"".join(commands)])
         return [connection.read() for _ in commands]
 
