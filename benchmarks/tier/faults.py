@@ -61,6 +61,12 @@ Fault = Callable[[World], AbstractContextManager[object]]
 
 
 @contextlib.contextmanager
+def absent(world: World) -> Iterator[None]:
+    """The other engine has no L2 either: what two engines differ by."""
+    yield
+
+
+@contextlib.contextmanager
 def none(world: World) -> Iterator[None]:
     """Nothing happens."""
     yield
@@ -99,7 +105,7 @@ def stalling(world: World) -> Iterator[None]:
 
 @contextlib.contextmanager
 def full(world: World) -> Iterator[None]:
-    """Every SET is refused, and every GETEX."""
+    """Every SET is refused."""
     world.valkey.ask(b"CONFIG SET maxmemory-policy noeviction maxmemory 1")
     yield
 
@@ -130,6 +136,7 @@ def resharded(world: World) -> AbstractContextManager[object]:
 
 
 FAULTS: tuple[Fault, ...] = (
+    absent,
     none,
     killed,
     stopped,
@@ -156,7 +163,7 @@ def measure(setting: Setting) -> dict[str, float]:
         for fault in FAULTS:
             line, ratio, excess = judge(fault, compare(host, without, fault, setting.rounds))
             print(line, file=sys.__stdout__, flush=True)
-            if fault is not none:
+            if fault not in (absent, none):
                 worst_ratio, worst_excess = max(worst_ratio, ratio), max(worst_excess, excess)
     return {
         "ttft_worst_p50_ratio": worst_ratio,
@@ -170,9 +177,11 @@ def compare(host: EngineHost, without: Engine, fault: Fault, rounds: int) -> lis
     world = World()
     if fault is resharded:
         world.cluster = RealCluster()
-    engine = host.start(world.cluster.url if world.cluster else world.relay.url, **DEFAULTS)
+    url = world.cluster.url if world.cluster else world.relay.url
+    engine = host.start("" if fault is absent else url, **DEFAULTS)
     prompts = [f"{fault.__name__} {number}: {PROMPT}" for number in range(2 * rounds)]
-    store(engine, prompts[:rounds])
+    if fault is not absent:
+        store(engine, prompts[:rounds])
     pairs = []
     with fault(world):
         for number, prompt in enumerate(prompts):

@@ -1,7 +1,7 @@
 """How much memory the tier takes after ever more chunks: python footprint.py URL. Prints one JSON line.
 
 Each chunk is looked up for a request of its own, which stays open for a while, as many as an engine serves at
-once, then stored. Chunks are small: only their number matters.
+once, then stored, and used. Chunks are small: only their number matters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hypertier.tier.cache import L2Cache
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import Counters
-from hypertier.tier.mover_plan import MoverPlan
+from hypertier.tier.mover_plan import MoverPlan, build_upkeep
 from hypertier.tier.mover_process import ProcessMover
 from hypertier.tier.settings import TierSettings
 
@@ -41,15 +41,11 @@ def main() -> None:
     before = private_mib(os.getpid())
     settings = TierSettings(url=sys.argv[1], io_timeout_ms=20_000, stripe_bytes=64 * 1024)
     counters = Counters()
-    mover = ProcessMover(
-        MoverPlan(settings, "bench", {}, CHUNK_BYTES),
-        *shared,
-        len(l1),
-        lambda: b"root",
-        counters,
-        lambda what, error: print(what, error, file=sys.stderr),
-    )
-    cache = L2Cache(mover, Verdicts(20.0, counters), counters)
+    plan = MoverPlan(settings, "bench", {}, CHUNK_BYTES)
+    common = (lambda: b"root", counters, lambda what, error: print(what, error, file=sys.stderr))
+    mover = ProcessMover(plan, *shared, len(l1), *common)
+    upkeep = build_upkeep(plan, *common)
+    cache = L2Cache(mover, Verdicts(20.0, counters), counters, upkeep=upkeep)
     rows, requests = [], deque[str]()
     number = 0
     for look in LOOKS:
@@ -63,6 +59,7 @@ def main() -> None:
             cache.store(number, keys, range(CHUNKS_PER_REQUEST), request)
             cache.drain()
             cache.take_finished()
+            cache.note_held(keys)
             number += CHUNKS_PER_REQUEST
             if len(requests) > OPEN_REQUESTS:
                 cache.forget_request(requests.popleft())

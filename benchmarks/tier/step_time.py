@@ -31,7 +31,7 @@ from hypertier.tier.cache import L2Cache
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import Counters
-from hypertier.tier.mover_plan import MoverPlan, build_mover
+from hypertier.tier.mover_plan import MoverPlan, build_mover, build_upkeep
 from hypertier.tier.mover_process import ProcessMover
 from hypertier.tier.settings import TierSettings
 
@@ -72,7 +72,8 @@ class Tier(Quiet):
             if mover == "process"
             else build_mover(plan, self._l1, *common)
         )
-        self._cache = L2Cache(made, Verdicts(20.0, counters), counters)
+        upkeep = build_upkeep(plan, *common)
+        self._cache = L2Cache(made, Verdicts(20.0, counters), counters, upkeep=upkeep)
         self._number = 0
         self._num_open = 0
         self._due = 0.0
@@ -90,6 +91,7 @@ class Tier(Quiet):
             self._num_open += 1
             self._due += CHUNK_BYTES / BYTES_PER_SECOND
             self._cache.load(self._number, [KEY], [self._number % NUM_SLOTS])
+            self._cache.note_held([KEY])
         self._cache.flush()
 
     def rest(self) -> None:
