@@ -63,6 +63,7 @@ class ServingStack(cdk.Stack):
                 vpc=network.vpc,
                 bandwidth_bytes_per_second=l2.bandwidth_bytes_per_second,
                 size_bytes=l2.size_bytes,
+                node_family=l2.node_family,
                 ttl=cdk.Duration.seconds(l2.ttl_seconds),
             )
             if any(uses_store)

@@ -19,6 +19,8 @@ AS_TYPED: Mapping[str, str] = {
     "memory_percent": "cache.l2.memoryPercent",
     "bandwidth_bytes_per_second": "cache.l2.bandwidth",
     "size_bytes": "cache.l2.size",
+    "bandwidth_bytes_per_second, size_bytes": "cache.l2",
+    "node_family": "cache.l2.nodeFamily",
     "version": "operator.version",
     "registry": "controllers.registry",
     "min_replicas": "scaling.min",

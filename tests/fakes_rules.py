@@ -349,6 +349,13 @@ CASES = [
     ),
     Case(
         "l2-redis-url",
+        {"spec.kvCacheSpec": {**L2, "l2CacheSpec": {"l2CacheBackend": "redis"}}},
+        "spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl",
+        {"spec.kvCacheSpec": REDIS},
+        deployment=OPERATOR,
+    ),
+    Case(
+        "l2-redis-url",
         {
             "spec.kvCacheSpec": {
                 **L2,

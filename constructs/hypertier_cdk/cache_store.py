@@ -14,6 +14,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
+from hypertier.catalog.cache_nodes import DEFAULT_FAMILY
 from hypertier.errors import ConfigError
 from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
 from hypertier_cdk.arguments import checked
@@ -24,6 +25,13 @@ PORT = 6379
 ENGINE_VERSION = "8.1"
 PARAMETER_FAMILY = "valkey8"
 USER_NAME = "hypertier"
+# A plan's settings are a deployment file's; a construct's arguments are called so.
+ARGUMENTS = {
+    "cache.l2.bandwidth": "bandwidth_bytes_per_second",
+    "cache.l2.nodeFamily": "node_family",
+    "cache.l2.size": "size_bytes",
+    "cache.l2": "bandwidth_bytes_per_second, size_bytes",
+}
 # Read, write and connect, plus what a cluster's client must ask; nothing that stops or empties the store.
 # https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/Clusters.RBAC.html#Access-string (read 2026-12-01)
 ACCESS = (
@@ -36,8 +44,8 @@ class CacheStore(Construct):
 
     Encrypted at rest and in transit; one user, whose password is generated and lies in Secrets Manager.
     Closed until `connections` opens it to a peer. Node type and shards follow from the bandwidth and the size
-    asked for (`plan`). Full, it drops what was read longest ago (`allkeys-lru`): under `volatile-lru` one
-    entry without an expiry would stay for good.
+    asked for (`plan`), within one `node_family`. Full, it drops what was read longest ago (`allkeys-lru`):
+    under `volatile-lru` one entry without an expiry would stay for good.
 
     Attributes:
         url: `rediss://HOST:PORT`, without credentials.
@@ -58,6 +66,7 @@ class CacheStore(Construct):
         size_bytes: int,
         ttl: cdk.Duration | None = None,
         replicas_per_shard: int = 1,
+        node_family: str = DEFAULT_FAMILY,
         vpc_subnets: ec2.SubnetSelection | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -65,7 +74,16 @@ class CacheStore(Construct):
             raise ConfigError(
                 "replicas_per_shard", replicas_per_shard, "1 or more, to outlive the loss of a zone"
             )
-        self.plan = plan_store(bandwidth_bytes_per_second, size_bytes, replicas_per_shard=replicas_per_shard)
+        try:
+            self.plan = plan_store(
+                bandwidth_bytes_per_second,
+                size_bytes,
+                replicas_per_shard=replicas_per_shard,
+                family=node_family,
+            )
+        except ConfigError as error:
+            setting = ARGUMENTS.get(error.setting, error.setting)
+            raise ConfigError(setting, error.got, error.expected) from error
         self.ttl = ttl or cdk.Duration.hours(24)
 
         group = ec2.SecurityGroup(
@@ -155,6 +173,9 @@ class CacheStore(Construct):
     def metric(self, name: str, shard: int, **options: Any) -> cw.Metric:
         """A metric of ElastiCache of the node that was made as primary of `shard`, 1 to `plan.num_shards`.
 
+        By `CacheClusterId` alone, which names one node here; ElastiCache publishes each metric so too, beside
+        `CacheClusterId` with `CacheNodeId`, as AWS's list behind aws-cdk-lib's own ElastiCacheMetrics says
+        (read 2026-12-01).
         https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.HostLevel.html (of a node's host)
         https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html (of its engine)
         """

@@ -9,8 +9,9 @@ from xml.sax.saxutils import escape
 from hypertier_cdk.review.kubernetes import objects_of, of_kind
 from hypertier_cdk.review.templates import Assembly
 
-_WIDTH, _HEIGHT = 1200, 560
+_WIDTH, _HEIGHT = 1420, 560
 _BOX_WIDTH, _BOX_HEIGHT = 210, 84
+_OUTSIDE = 1190  # what AWS runs, right of the VPC
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1f2933}.t{font-weight:600}.s{font-size:11px;fill:#52606d}"
     ".b{fill:#fff;stroke:#3e4c59;stroke-width:1.2}.z{fill:#f5f7fa;stroke:#9aa5b1;stroke-dasharray:6 4}"
@@ -55,7 +56,7 @@ ARROWS = (
 
 
 def picture_of(assembly: Assembly) -> str:
-    """One SVG document of 1200 by 560; text only, no scripts, no outside references."""
+    """One SVG document of 1420 by 560; text only, no scripts, no outside references."""
     boxes = tuple(_boxes(assembly))
     by_key = {box.key: box for box in boxes}
     parts = [_zone(zone) for zone in _zones(assembly)]
@@ -104,13 +105,16 @@ def _boxes(assembly: Assembly) -> Iterator[Box]:
         yield Box("nodes", 640, 400, "HyperPod nodes", tuple(map(_group, groups))[:3])
     for store in assembly.of_type("AWS::ElastiCache::ReplicationGroup"):
         shards = store.get("NumNodeGroups", default=1)
-        yield Box("l2", 960, 340, "L2: Valkey", (f"{shards} shards of {store.get('CacheNodeType')}",))
+        yield Box("l2", 900, 340, "L2: Valkey", (f"{shards} shards of {store.get('CacheNodeType')}",))
     alarms = assembly.of_type("AWS::CloudWatch::Alarm")
     if alarms:
-        yield Box("alarms", 960, 60, "CloudWatch", (f"{len(alarms)} alarms",))
+        yield Box("alarms", _OUTSIDE, 60, "CloudWatch", (f"{len(alarms)} alarms",))
     functions = assembly.of_type("AWS::Lambda::Function")
-    if any("replicas.handler" in str(function.get("Handler")) for function in functions):
-        yield Box("hook", 960, 200, "Hook (Lambda)", ("steps the replicas",))
+    hooks = [function for function in functions if "replicas.handler" in str(function.get("Handler"))]
+    if hooks:
+        # Lambda's own network, unless the function was put into the VPC.
+        x = 900 if all(hook.get("VpcConfig") for hook in hooks) else _OUTSIDE
+        yield Box("hook", x, 200, "Hook (Lambda)", ("steps the replicas",))
 
 
 def _component(deployment: dict[str, object]) -> str:
@@ -129,7 +133,7 @@ def _group(group: dict[str, object]) -> str:
 
 def _zones(assembly: Assembly) -> Iterator[Zone]:
     if assembly.of_type("AWS::EC2::VPC"):
-        yield Zone(300, 20, 885, 520, "VPC")
+        yield Zone(300, 20, 830, 520, "VPC")
     if assembly.of_type("AWS::EKS::Cluster"):
         yield Zone(308, 44, 560, 484, "EKS cluster")
 

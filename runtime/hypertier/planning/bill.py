@@ -49,7 +49,8 @@ def plan_store_of(deployment: Deployment) -> StorePlan | None:
     """The Valkey nodes that the deployment's L2 needs, or None where no endpoint uses one."""
     if not any(endpoint.kv_cache.l2_backend == "redis" for endpoint in deployment.endpoints):
         return None
-    return plan_store(deployment.cache.l2.bandwidth_bytes_per_second, deployment.cache.l2.size_bytes)
+    l2 = deployment.cache.l2
+    return plan_store(l2.bandwidth_bytes_per_second, l2.size_bytes, family=l2.node_family)
 
 
 def plan_bill(deployment: Deployment, prices: PriceTable = PRICES) -> Bill:

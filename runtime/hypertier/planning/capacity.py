@@ -87,7 +87,7 @@ def _ratio(endpoint: InferenceEndpointConfig, written: str) -> float:
 def _l2_bytes(deployment: Deployment, endpoint: InferenceEndpointConfig) -> int:
     if endpoint.kv_cache.l2_backend == "redis":
         l2 = deployment.cache.l2
-        return plan_store(l2.bandwidth_bytes_per_second, l2.size_bytes).size_bytes
+        return plan_store(l2.bandwidth_bytes_per_second, l2.size_bytes, family=l2.node_family).size_bytes
     if endpoint.kv_cache.l2_backend == "tieredstorage":
         group = deployment.group_for(endpoint)
         node = find_instance_type(group.instance_type)

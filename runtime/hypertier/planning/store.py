@@ -9,10 +9,9 @@ safety and no bandwidth.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hypertier.catalog.cache_nodes import CACHE_NODE_TYPES, CacheNodeType
+from hypertier.catalog.cache_nodes import DEFAULT_FAMILY, FAMILIES, CacheNodeType, nodes_of
 from hypertier.errors import ConfigError
 from hypertier.spec.quantities import format_bytes
 
@@ -59,24 +58,30 @@ def plan_store(
     size_bytes: int,
     *,
     replicas_per_shard: int = 1,
-    node_types: Iterable[CacheNodeType] = tuple(CACHE_NODE_TYPES.values()),
+    family: str = DEFAULT_FAMILY,
 ) -> StorePlan:
     """Return the plan with the fewest shards among those whose memory is within a tenth of the least.
 
+    It stays within one `family`: between families the price of memory differs, and no price can be read
+    without an account.
+
     Raises:
-        ConfigError: for amounts of zero or less, and where a cluster would need more than 90 nodes.
+        ConfigError: for a family that the catalog does not have, for amounts of zero or less, and where a
+            cluster would need more than 90 nodes.
     """
     if bandwidth_bytes_per_second <= 0:
         raise ConfigError("cache.l2.bandwidth", bandwidth_bytes_per_second, "more than 0 bytes per second")
     if size_bytes <= 0:
         raise ConfigError("cache.l2.size", size_bytes, "more than 0 bytes")
+    if family not in FAMILIES:
+        raise ConfigError("cache.l2.nodeFamily", family, " or ".join(FAMILIES))
     if replicas_per_shard not in range(6):
         raise ConfigError(
             "replicas_per_shard", replicas_per_shard, "0 to 5, which is what ElastiCache allows"
         )
     plans = [
         StorePlan(node, _num_shards(node, bandwidth_bytes_per_second, size_bytes), replicas_per_shard)
-        for node in node_types
+        for node in nodes_of(family)
     ]
     fitting = [plan for plan in plans if plan.num_nodes <= MAX_NODES]
     if not fitting:

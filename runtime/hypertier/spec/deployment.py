@@ -13,6 +13,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
+from hypertier.catalog.cache_nodes import DEFAULT_FAMILY, FAMILIES
 from hypertier.catalog.zones import REGION, ZONE_ID, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
@@ -230,6 +231,7 @@ class L2:
     size: str = "1Ti"
     ttl: str = "24h"
     memory_percent: int = 20
+    node_family: str = DEFAULT_FAMILY
     tenants: tuple[L2Tenant, ...] = ()
     kv_events: bool = False
 
@@ -246,6 +248,8 @@ class L2:
             )
         if self.backend not in L2_BACKENDS:
             raise ConfigError("cache.l2.backend", self.backend, " or ".join(L2_BACKENDS))
+        if self.node_family not in FAMILIES:
+            raise ConfigError("cache.l2.nodeFamily", self.node_family, " or ".join(FAMILIES))
         if not 0 < self.memory_percent <= 100:
             raise ConfigError(
                 "cache.l2.memoryPercent", self.memory_percent, "1 to 100, percent of a node's memory"

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from hypertier.catalog.cache_nodes import FAMILIES
 from hypertier.spec.deployment import CONTROLLER_MODES, SERVING_MODES, DeploymentFile
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier.spec.jumpstart import JumpStartModel
@@ -62,6 +63,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "cache.l2.backend": "redis: an ElastiCache Valkey store; tieredstorage: HyperPod's own.",
     "cache.l2.bandwidth": "What the store must deliver to all replicas together, such as 8GB/s.",
     "cache.l2.size": "What the store must hold, such as 2Ti.",
+    "cache.l2.nodeFamily": "Family of the store's nodes: r7g, r8g for memory; c7gn, c8gn for bandwidth.",
     "cache.l2.ttl": "How long an entry lives without being read, such as 24h.",
     "cache.l2.memoryPercent": "Share of a node's memory for tiered storage, in percent.",
     "cache.l2.tenants": "What tenants may keep, by the names of access.tenants.",
@@ -114,6 +116,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
 _DEPLOYMENT_CHOICES = {
     "serving": SERVING_MODES,
     "cache.l2.backend": L2_BACKENDS,
+    "cache.l2.nodeFamily": FAMILIES,
     "controllers.keda": CONTROLLER_MODES,
     "controllers.loadBalancer": CONTROLLER_MODES,
 }

@@ -116,6 +116,46 @@ def test_no_two_boxes_of_the_picture_lie_over_each_other() -> None:
         assert x + width <= x2 or x2 + width2 <= x or y + height <= y2 or y2 + height2 <= y
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_inside"),
+    [
+        pytest.param({}, False, id="in Lambda's own network"),
+        pytest.param({"VpcConfig": {"SubnetIds": ["subnet-1"]}}, True, id="in the VPC"),
+    ],
+)
+def test_what_does_not_run_in_the_vpc_is_drawn_outside_its_frame(
+    settings: dict[str, Any], is_inside: bool
+) -> None:
+    resources = TEMPLATE["Resources"] | {
+        "Vpc": {"Type": "AWS::EC2::VPC"},
+        "L2": {"Type": "AWS::ElastiCache::ReplicationGroup", "Properties": {}},
+        "Alarm": {"Type": "AWS::CloudWatch::Alarm"},
+        "Hook": {
+            "Type": "AWS::Lambda::Function",
+            "Properties": {"Handler": "replicas.handler.handler", **settings},
+        },
+    }
+    picture = ElementTree.fromstring(
+        review_of("all", assembly_of({"all": {"Resources": resources}}), "us-west-2").picture
+    )
+    rects = list(picture.iter(f"{SVG}rect"))
+    (frame,) = (node for node in rects if node.get("class") == "z")
+    right = int(frame.get("x", "0")) + int(frame.get("width", "0"))
+
+    boxes = [node for node in rects if node.get("class") == "b"]
+    titles = [node.text for node in picture.iter(f"{SVG}text") if node.get("class") == "t"]
+    ends = {
+        title: int(box.get("x", "0")) + int(box.get("width", "0"))
+        for title, box in zip(titles, boxes, strict=True)
+    }
+    starts = {title: int(box.get("x", "0")) for title, box in zip(titles, boxes, strict=True)}
+
+    assert ends["L2: Valkey"] <= right
+    assert starts["CloudWatch"] >= right
+    assert (ends["Hook (Lambda)"] <= right) == is_inside
+    assert (starts["Hook (Lambda)"] >= right) != is_inside
+
+
 def test_the_three_files_stand_beside_the_templates(tmp_path: Path) -> None:
     (tmp_path / "a.template.json").write_text(json.dumps(TEMPLATE))
     artifact = {"type": "aws:cloudformation:stack", "properties": {"templateFile": "a.template.json"}}

@@ -97,3 +97,15 @@ def test_a_store_that_cannot_be_is_refused_with_the_setting(
 def test_the_refusal_says_what_one_cluster_gives_at_most() -> None:
     with pytest.raises(ConfigError, match=r"45 shards of cache.r7g.16xlarge with 1 replicas each are the 90"):
         plan_store(GB, 46 * usable_bytes(LARGEST))
+
+
+def test_a_family_for_bandwidth_needs_fewer_nodes_for_it() -> None:
+    by_memory, by_network = plan_store(40 * GB, GIB), plan_store(40 * GB, GIB, family="c7gn")
+
+    assert by_network.node_type.family == "c7gn"
+    assert by_network.num_nodes < by_memory.num_nodes
+
+
+def test_a_family_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"cache\.l2\.nodeFamily is 'x1'; expected r7g or r8g or c7gn"):
+        plan_store(GB, GIB, family="x1")

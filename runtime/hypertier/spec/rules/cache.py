@@ -106,7 +106,8 @@ def l2_redis_url(subject: Subject) -> Iterator[Hit]:
         return
     url = subject.manifest.text(URL)
     if not url:
-        if subject.around.deployment is None:  # whose store's address is filled in
+        # With serving: selfhosted the CDK makes the store and fills its address in; the operator has none.
+        if subject.around.serving != "selfhosted":
             yield hit(URL)
         return
     if _is_placeholder(url):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes_manifests import changed, endpoint
+from fakes_manifests import changed, deployment, endpoint
 from fakes_rules import BASES, CASES, SELFHOSTED, Case, ids, subject
 
+from hypertier.spec.lint import lint_files
 from hypertier.spec.rules import RULES
 from hypertier.spec.rules.rule import ENDPOINT
 from hypertier.spec.rules.subject import Subject
@@ -110,3 +113,24 @@ def test_words_of_models_are_neither_secrets_nor_placeholders(name: str, value: 
 
     assert list(RULES["literal-secret"].check(manifest)) == []
     assert list(RULES["placeholder"].check(manifest)) == []
+
+
+@pytest.mark.parametrize(
+    ("serving", "expected"),
+    [
+        pytest.param("selfhosted", set(), id="the CDK makes the store"),
+        pytest.param("operator", {"l2-redis-url"}, id="nobody makes one"),
+    ],
+)
+def test_a_store_s_address_is_asked_for_where_nobody_fills_it_in(
+    serving: str, expected: set[str], tmp_path: Path
+) -> None:
+    redis = {"enableL2Cache": True, "l2CacheSpec": {"l2CacheBackend": "redis"}}
+    (tmp_path / "e.yaml").write_text(json.dumps(endpoint(kvCacheSpec=redis)))
+    (tmp_path / "d.yaml").write_text(
+        json.dumps({**deployment(), "serving": serving, "endpoints": ["e.yaml"]})
+    )
+
+    found = {finding.rule for finding in lint_files([str(tmp_path / "d.yaml")]).findings}
+
+    assert found & {"l2-redis-url"} == expected
