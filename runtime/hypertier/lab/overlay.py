@@ -55,6 +55,12 @@ ENGINE = Overlay(
             numeric=True,
         ),
         Rule(
+            f"{TIERS}.secondary_tiers.0.load_deadline_ms",
+            "2000",
+            "engines, router and Valkey share a few slow cores",
+            numeric=True,
+        ),
+        Rule(
             f"{TIERS}.secondary_tiers.0.io_timeout_ms",
             "5000",
             "engines, router and Valkey share a few slow cores",

@@ -76,6 +76,7 @@ class L2Cache:
         if self._has_news:
             self._note_news()
         if not self._mover.is_up:
+            self._num_awaited = 0
             self._verdicts.refuse(request_id, key)
             self._counters.add("circuit_open")
             if self._mover.may_try:

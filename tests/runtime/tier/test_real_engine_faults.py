@@ -86,6 +86,13 @@ def slow(world: World) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def keeping_values(world: World) -> Iterator[None]:
+    world.relay.keeps_values = True
+    yield
+    world.relay.keeps_values = False
+
+
+@contextlib.contextmanager
 def refusing(world: World) -> Iterator[None]:
     world.relay.refuses = True
     world.relay.cut()
@@ -136,6 +143,7 @@ def asking_for_a_password(world: World) -> Iterator[None]:
         killed_and_restarted_empty,
         frozen,
         slow,
+        keeping_values,
         refusing,
         talking_nonsense,
         full,
@@ -143,7 +151,18 @@ def asking_for_a_password(world: World) -> Iterator[None]:
         read_only,
         asking_for_a_password,
     ],
-    ids=["killed", "frozen", "slow", "refusing", "nonsense", "full", "evicting", "read only", "password"],
+    ids=[
+        "killed",
+        "frozen",
+        "slow",
+        "keeping values",
+        "refusing",
+        "nonsense",
+        "full",
+        "evicting",
+        "read only",
+        "password",
+    ],
 )
 def test_answers_stay_right_while_l2_fails_and_l2_is_found_again(
     plain_engine: Engine,
