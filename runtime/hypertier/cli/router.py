@@ -90,6 +90,11 @@ MIB = 1024 * 1024
     help="Another name by which clients may ask for MODEL; repeatable.",
 )
 @click.option(
+    "--routes",
+    type=click.Path(),
+    help="File with strategies, splits and shadows by model; what changes there applies without a restart.",
+)
+@click.option(
     "--explain", is_flag=True, help="Add x-hypertier-replica, -reason and -matched-bytes to answers."
 )
 @click.option(
@@ -187,6 +192,7 @@ def command(
     api_keys: str | None,
     salt_key: str | None,
     model_alias: tuple[str, ...],
+    routes: str | None,
     explain: bool,
     explain_on_request: bool,
     retries: int,
@@ -231,6 +237,7 @@ def command(
         api_keys=api_keys,
         salt_key=salt_key,
         model_alias=model_alias,
+        routes=routes,
         explain=explain,
         explain_on_request=explain_on_request,
         retries=retries,

@@ -26,6 +26,7 @@ from hypertier.router.metrics import (
     ModelCounts,
     PeerCounts,
     ProtectionCounts,
+    RouteCounts,
     SizeCounts,
 )
 from hypertier.router.model_reading import ModelReading
@@ -35,6 +36,7 @@ from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
 from hypertier.router.proxy import Proxy
 from hypertier.router.replicas import Listed, Replica, ReplicaSet, State
+from hypertier.router.route_file import RouteFile
 from hypertier.router.settings import (
     Address,
     RouterSettings,
@@ -49,6 +51,7 @@ from hypertier.router.sharing import Shared
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
+from hypertier.router.strategies.switching import Switching
 
 log = logging.getLogger("hypertier.router")
 
@@ -66,14 +69,22 @@ class Router:
         self.settings = settings
         self.replicas = ReplicaSet()
         sizes = CacheSizes(settings.l1_tokens)
-        self.strategy: Strategy = build(
-            settings.strategy,
-            replicas=self.replicas,
-            index_bytes=settings.index_bytes,
-            sizes=sizes,
-            now=time.monotonic,
-        )
+
+        def made(name: str) -> Strategy:
+            return build(
+                name,
+                replicas=self.replicas,
+                index_bytes=settings.index_bytes,
+                sizes=sizes,
+                now=time.monotonic,
+            )
+
+        self.strategy: Strategy = made(settings.strategy)
         self._kvaware = self.strategy if isinstance(self.strategy, KvAware) else None
+        if settings.routes is not None:
+            names = {"roundrobin", "session"} | ({"prefixaware"} if self._kvaware is None else set())
+            others = {name: made(name) for name in names if name != settings.strategy}
+            self.strategy = Switching(settings.strategy, {settings.strategy: self.strategy} | others)
         self.peer_counts = PeerCounts()
         self.peers = Peers(self.peer_counts, time.monotonic)
         self._shared: Shared | None = None
@@ -126,6 +137,15 @@ class Router:
         self.front = Front(
             settings, proxy, self.replicas, self.metrics, admission=admission, models=self._models
         )
+        self._route_file: RouteFile | None = None
+        if settings.routes is not None:
+            self._route_file = RouteFile(
+                settings.routes,
+                has_kvaware=self._kvaware is not None,
+                use=self.front.use,
+                report=log.error,
+            )
+            self.metrics.registry.register(RouteCounts(self._route_file, self.front.shadows))
         self.connections = self.front.connections
         self.budget = self.front.budget
         self.replicas.watch(self._replica_changed)
@@ -134,6 +154,9 @@ class Router:
         """Find replicas, check each once, then listen. Raises ConfigError for an address that can't be."""
         loop = asyncio.get_running_loop()
         settings = self.settings
+        if self._route_file is not None:
+            self._route_file.start()
+            self._tasks.append(loop.create_task(self._route_file.run()))
         if settings.discover is not None:
             await self._follow("--discover", parse_discover(settings.discover), self.replicas, "replicas")
         else:
@@ -184,6 +207,7 @@ class Router:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.front.shadows.stop()
         await self._health.stop()
         await self._model_reading.stop()
         self.front.abort_all()

@@ -6,6 +6,7 @@ import json
 import secrets
 from asyncio import Event
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from itertools import count
 from typing import cast
 from urllib.parse import parse_qs
@@ -19,7 +20,9 @@ from hypertier.router.models import LIST_PATH, Models, form_model
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import ReplicaSet
+from hypertier.router.routes import STRATEGY_HEADER, Routes
 from hypertier.router.settings import MAX_SECONDS, RouterSettings
+from hypertier.router.shadow import ShadowClient, Shadows
 from hypertier.router.wire import BodyBudget, Request
 
 MAX_TOLD = 100
@@ -55,6 +58,8 @@ class Front:
         self._metrics = metrics
         self._admission = admission
         self._models = models or Models(replicas)
+        self._routes: Routes | None = None
+        self.shadows = Shadows()
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
         self._request_ids = request_ids()
         asks_session = settings.strategy == "session" and settings.session_claim is None
@@ -62,6 +67,13 @@ class Front:
         self._keep_prompt = settings.strategy == "kvaware"
         self._hash_prompt = settings.remembers_prompts
         self._all_closed = Event()
+
+    def use(self, routes: Routes) -> None:
+        """What the routes say applies to every request from now on."""
+        self._routes = routes
+        # Whatever chooses now, the indexes of the others stay warm.
+        self._hash_prompt = True
+        self._session_key = self._session_key or self.settings.session_key.lower().encode()
 
     def opened(self, connection: ClientConnection) -> None:
         """A client connected."""
@@ -196,6 +208,8 @@ class Front:
         inference = self._read(request, grant.seed if grant is not None else b"")
         if grant is not None and grant.session is not None:
             inference = inference._replace(session=grant.session)
+        if self._routes is not None:
+            inference = self._route(self._routes, request, inference, request_id, grant)
         if self._answer_of_models(connection, request, inference, grant):
             return
         exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
@@ -204,6 +218,48 @@ class Front:
         if request.field(TIMEOUT_HEADER) is not None:
             waited = grant.waited_seconds if grant is not None else 0.0
             exchange.end_by(deadline_of(request), waited)
+        exchange.start()
+
+    def _route(
+        self,
+        routes: Routes,
+        request: Request,
+        inference: InferenceRequest,
+        request_id: bytes,
+        grant: Grant | None,
+    ) -> InferenceRequest:
+        """Which strategy chooses, and which model answers; a copy may go to another.
+
+        A session, or prompts that begin alike, stay with one model: what is cached there is of use.
+        """
+        header = request.field(STRATEGY_HEADER) if routes.by_header else None
+        strategy = routes.strategy_of(inference.model, header)
+        route = routes.models.get(inference.model) if inference.model is not None else None
+        if route is not None:
+            key = inference.session or (
+                b"%x" % inference.block_hashes[0] if inference.block_hashes else request_id
+            )
+            asked, session = inference.model or b"", inference.session
+            seed = grant.seed if grant is not None else b""
+            if route.shadow is not None and route.is_shadowed(key):
+                self._cast_shadow(request, {asked: route.shadow}, request_id, seed)
+            variant = route.variant(key)
+            if variant is not None and variant != asked:
+                self._rename_model(request, {asked: variant})
+                inference = self._read(request, seed)._replace(session=session)
+        return inference._replace(strategy=strategy) if strategy is not None else inference
+
+    def _cast_shadow(
+        self, request: Request, renamed: Mapping[bytes, bytes], request_id: bytes, seed: bytes
+    ) -> None:
+        """Send a copy for another model, whose answer nobody waits for."""
+        if not self.shadows.admits(len(request.body)):
+            return
+        copied = copy(request)
+        self._rename_model(copied, renamed)
+        client = ShadowClient(self.shadows)
+        exchange = Exchange(self._proxy, client, copied, self._read(copied, seed), request_id + b"-shadow")
+        client.cancel = exchange.cancel
         exchange.start()
 
     def _with_model(self, request: Request, inference: InferenceRequest) -> InferenceRequest:

@@ -17,6 +17,8 @@ from hypertier.router.model_reading import ModelReading
 from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.replicas import ReplicaSet, State
+from hypertier.router.route_file import RouteFile
+from hypertier.router.shadow import Shadows
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.kvaware import KvAware
@@ -162,6 +164,30 @@ class ModelCounts(Collector):
             "Replicas that said which models they serve.",
             value=self._models.num_known,
         )
+
+
+class RouteCounts(Collector):
+    """Readings of the routes' file, and what became of copies."""
+
+    def __init__(self, file: RouteFile, shadows: Shadows) -> None:
+        self._file = file
+        self._shadows = shadows
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Every series; called by the registry."""
+        for name, about, label, counts in (
+            (
+                "reloads",
+                "Readings of the routes' file; of a failed one nothing is used.",
+                "result",
+                self._file.reads,
+            ),
+            ("shadows", "Copies of requests, by how they ended.", "end", self._shadows.ended),
+        ):
+            family = CounterMetricFamily(f"hypertier_router_route_{name}", about, labels=[label])
+            for value, number in counts.items():
+                family.add_metric([value], number)
+            yield family
 
 
 class ProtectionCounts(Collector):

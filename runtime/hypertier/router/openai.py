@@ -72,7 +72,8 @@ class InferenceRequest(NamedTuple):
     `num_bytes` is the length of the prompt as sent; `block_hashes[i]` covers the model and the prompt's first
     `BLOCK_ENDS[i]` bytes; `session` is the value of the session key, None where the client sent none;
     `streamed` requests are answered by events. `prompt` is the prompt itself, where the strategy keeps it;
-    `model` what the client asks for, None where it can't be told.
+    `model` what the client asks for, None where it can't be told; `strategy` the one that is to choose, None
+    for the router's own.
     """
 
     num_bytes: int = 0
@@ -81,6 +82,7 @@ class InferenceRequest(NamedTuple):
     streamed: bool = False
     prompt: Prompt | None = None
     model: bytes | None = None
+    strategy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,7 @@ class RouterSettings:
     api_keys: str | None = None
     salt_key: str | None = None
     model_alias: tuple[str, ...] = ()
+    routes: str | None = None
     explain: bool = False
     explain_on_request: bool = False
     retries: int = 2

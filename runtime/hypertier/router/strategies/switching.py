@@ -1,0 +1,49 @@
+"""Several strategies side by side: each request is chosen for by one, and all hear what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hypertier.router.openai import InferenceRequest
+from hypertier.router.replicas import Replica
+from hypertier.router.strategies.by_score import Choice
+
+if TYPE_CHECKING:
+    from hypertier.router.strategies import Strategy
+
+
+class Switching:
+    """Asks the strategy that the request names, else the default; a change finds them all warm."""
+
+    def __init__(self, default: str, strategies: Mapping[str, Strategy]) -> None:
+        self.name = default
+        self._default = strategies[default]
+        self._strategies = strategies
+
+    @property
+    def index_bytes(self) -> int:
+        """Of all of them."""
+        return sum(strategy.index_bytes for strategy in self._strategies.values())
+
+    def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
+        """The choice of the strategy that it names."""
+        strategy = self._default
+        if request.strategy is not None:
+            strategy = self._strategies.get(request.strategy, strategy)
+        return strategy.choose(request, candidates, now)
+
+    def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
+        """Whoever chose, the replica has it to do, and will have it cached."""
+        for strategy in self._strategies.values():
+            strategy.sent(ticket, request, choice, now)
+
+    def first_token(self, ticket: Hashable, now: float) -> None:
+        """Its answer began."""
+        for strategy in self._strategies.values():
+            strategy.first_token(ticket, now)
+
+    def finished(self, ticket: Hashable, now: float) -> None:
+        """It ended."""
+        for strategy in self._strategies.values():
+            strategy.finished(ticket, now)

@@ -1,0 +1,218 @@
+"""What changes without a restart: strategies, splits and shadows, and what a broken file changes: nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes_engine import FakeEngine, RawClient, Stream, eventually, post, run_loop
+from fakes_router import routed
+
+from hypertier.errors import ConfigError
+from hypertier.router.app import Router
+from hypertier.router.route_file import RouteFile
+from hypertier.router.routes import Routes, parse
+from hypertier.router.settings import RouterSettings
+
+CHAT = b"/v1/chat/completions"
+
+
+def body_for(model: str, prompt: str = "Hi") -> bytes:
+    return json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("strategy: nearest", "strategy"),
+        ("strategy: kvaware", "strategy"),
+        ("strategies: prefixaware", "routes.strategies"),
+        ("strategyByHeader: 1", "strategyByHeader"),
+        ("models: [a]", "models"),
+        ("models: {a: {split: {b: -1}}}", "models.a.split"),
+        ("models: {a: {split: {b: 0}}}", "models.a.split"),
+        ("models: {a: {split: {b: .nan}}}", "models.a.split"),
+        ("models: {a: {shadow: {percent: 5}}}", "models.a.shadow.model"),
+        ("models: {a: {shadow: {model: b, percent: 101}}}", "models.a.shadow.percent"),
+        ("models: {a: {weight: 1}}", "models.a.weight"),
+        ("{", "--routes"),
+        ("- a", "routes"),
+    ],
+)
+def test_file_that_makes_no_sense_names_its_key(text: str, named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text.encode(), has_kvaware=False)
+
+    assert caught.value.setting == named
+
+
+def test_empty_file_changes_nothing() -> None:
+    assert parse(b"", has_kvaware=False) == Routes()
+
+
+def test_split_follows_its_weights_and_keeps_a_key_where_it_is() -> None:
+    route = parse(b"models: {a: {split: {v1: 3, v2: 1}}}", False).models[b"a"]
+
+    counts = Counter(route.variant(b"key-%d" % number) for number in range(4000))
+
+    assert 0.7 < counts[b"v1"] / 4000 < 0.8
+    assert len({route.variant(b"one") for _ in range(100)}) == 1
+
+
+def test_more_weight_moves_no_key_away_from_what_gained_it() -> None:
+    before = parse(b"models: {a: {split: {v2: 5, v1: 95}}}", False).models[b"a"]
+    after = parse(b"models: {a: {split: {v2: 20, v1: 80}}}", False).models[b"a"]
+    keys = [b"%d" % number for number in range(2000)]
+
+    canaries = [key for key in keys if before.variant(key) == b"v2"]
+
+    assert canaries
+    assert {after.variant(key) for key in canaries} == {b"v2"}
+
+
+def test_broken_change_keeps_what_was_and_is_counted(tmp_path: Path) -> None:
+    path, used, reports = tmp_path / "routes.yaml", [], []
+    path.write_text("strategy: session")
+    file = RouteFile(str(path), has_kvaware=False, use=used.append, report=reports.append)
+    file.start()
+
+    for text in ("strategy: nowhere", "strategy: roundrobin now"):
+        path.write_text(text)
+        file.step()
+    path.unlink()
+    file.step()
+    path.write_text("strategy: prefixaware")
+    file.step()
+    file.step()
+
+    assert [routes.strategy for routes in used] == ["session", "prefixaware"]
+    assert file.reads == {"good": 2, "failed": 3}
+    assert "strategy is 'nowhere'" in reports[0]
+
+
+def test_linked_file_that_is_swapped_is_read(tmp_path: Path) -> None:
+    link, used = tmp_path / "routes.yaml", []
+    for name, strategy in (("one", "session"), ("two", "roundrobin")):
+        (tmp_path / name).write_text(f"strategy: {strategy}")
+    link.symlink_to(tmp_path / "one")
+    file = RouteFile(str(link), has_kvaware=False, use=used.append, report=str)
+    file.start()
+
+    (tmp_path / "new").symlink_to(tmp_path / "two")
+    (tmp_path / "new").rename(link)
+    file.step()
+
+    assert [routes.strategy for routes in used] == ["session", "roundrobin"]
+
+
+def test_router_does_not_start_with_a_file_that_it_cannot_use(tmp_path: Path) -> None:
+    async def act() -> None:
+        router = Router(
+            RouterSettings(
+                listen="127.0.0.1:0", replicas=("http://127.0.0.1:1",), routes=str(tmp_path / "none.yaml")
+            )
+        )
+        try:
+            await router.start()
+        finally:
+            await router.stop()
+
+    with pytest.raises(ConfigError, match="--routes"):
+        run_loop(act())
+
+
+def routes_of(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "routes.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def reasons(tmp_path: Path, text: str, *headers: bytes, change: str | None = None) -> list[bytes | None]:
+    """Why two equal requests went where they did, and two more after the file changed."""
+
+    async def act() -> list[bytes | None]:
+        path = routes_of(tmp_path, text)
+        engines = [FakeEngine(models=("m",)), FakeEngine(models=("m",))]
+        async with routed(*engines, routes=path, explain=True) as router:
+            client = await RawClient.connect(router.port)
+            found = []
+            for turn in (text, change):
+                if turn is None:
+                    break
+                Path(path).write_text(turn)
+                assert router._route_file is not None
+                router._route_file.step()
+                for _ in range(2):
+                    client.send(post(CHAT, body_for("m", "Tell me. " * 50), b"x-session-id: s", *headers))
+                    found.append((await client.answer()).header(b"x-hypertier-reason"))
+            return found
+
+    return run_loop(act())
+
+
+def test_strategy_changes_without_a_restart_and_finds_its_index_warm(tmp_path: Path) -> None:
+    found = reasons(tmp_path, "strategy: session", change="models: {m: {strategy: prefixaware}}")
+
+    assert found == [b"session", b"session", b"prefix", b"prefix"]
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [("true", b"session"), ("false", b"turn")])
+def test_header_chooses_the_strategy_where_it_may(tmp_path: Path, allowed: str, expected: bytes) -> None:
+    found = reasons(tmp_path, f"strategyByHeader: {allowed}", b"x-hypertier-strategy: session")
+
+    assert set(found) == {expected}
+
+
+def test_canary_gets_its_share_under_its_own_name(tmp_path: Path) -> None:
+    async def act() -> tuple[list[bytes], list[bytes]]:
+        path = routes_of(tmp_path, "models: {m: {split: {m: 80, m2: 20}}}")
+        stable, canary = FakeEngine(models=("m",)), FakeEngine(models=("m2",))
+        async with routed(stable, canary, routes=path) as router:
+            client = await RawClient.connect(router.port)
+            for number in range(200):
+                client.send(post(CHAT, body_for("m"), b"x-request-id: %d" % number))
+                assert (await client.answer()).status == 200
+        return [r.body for r in stable.received], [r.body for r in canary.received]
+
+    stable, canary = run_loop(act())
+
+    assert 15 < len(canary) < 65
+    assert set(stable) == {body_for("m")}
+    assert set(canary) == {body_for("m2")}
+
+
+def test_shadow_gets_a_copy_and_the_client_nothing_of_it(tmp_path: Path) -> None:
+    async def act() -> tuple[Any, list[bytes], Counter[str]]:
+        path = routes_of(tmp_path, "models: {m: {shadow: {model: m2}}}")
+        one, shadow = FakeEngine(models=("m",), name="one"), FakeEngine(models=("m2",), name="shadow")
+        async with routed(one, shadow, routes=path) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, body_for("m")))
+            answer = await client.answer()
+            await eventually(lambda: router.front.shadows.ended.total() == 1)
+            return json.loads(answer.body), [r.body for r in shadow.received], router.front.shadows.ended
+
+    answer, copies, ended = run_loop(act())
+
+    assert answer == {"served_by": "one"}
+    assert copies == [body_for("m2")]
+    assert ended == {"answered": 1}
+
+
+def test_shadow_that_hangs_keeps_neither_clients_nor_the_routers_end_waiting(tmp_path: Path) -> None:
+    async def act() -> tuple[int, int]:
+        path = routes_of(tmp_path, "models: {m: {shadow: {model: m2}}}")
+        one, shadow = FakeEngine(models=("m",)), FakeEngine(Stream(["a", "b"]), models=("m2",))
+        async with routed(one, shadow, routes=path) as router:
+            client = await RawClient.connect(router.port)
+            for _ in range(70):
+                client.send(post(CHAT, body_for("m")))
+                assert (await client.answer()).status == 200
+            skipped = router.front.shadows.ended["skipped"]
+            await router.stop()
+            return skipped, router.replicas.in_flight
+
+    assert run_loop(act()) == (6, 0)
