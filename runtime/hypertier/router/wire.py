@@ -45,6 +45,7 @@ _RESPONSE_HOP_BY_HOP = re.compile(
     rb"\r\n(?:connection|keep-alive|proxy-connection|upgrade):[^\r\n]*", re.IGNORECASE
 )
 _RESPONSE_HOP_NAMES = (b"\r\nconnection:", b"\r\nkeep-alive:", b"\r\nproxy-connection:", b"\r\nupgrade:")
+_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[^\r\n]*", re.IGNORECASE)
 _AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
 MAX_HEADERS = 128
@@ -127,6 +128,25 @@ class Request:
             lines = self.plain.fields.split(b"\r\n")[1:] if self.plain is not None else ()
             self._forwarded = [line + b"\r\n" for line in lines if line[:15].lower() != b"content-length:"]
         return self._forwarded
+
+    @property
+    def is_edited(self) -> bool:
+        """Somebody asked for `forwarded`, and may have changed it."""
+        return self._forwarded is not None
+
+    @property
+    def head_lines(self) -> bytes:
+        """All lines that go to the engine, each begun by a line ending; maybe the body's length."""
+        if self.plain is not None and self._forwarded is None:
+            return self.plain.fields
+        return (b"\r\n" + b"".join(self.forwarded))[:-2]
+
+    def take_out(self, lines: re.Pattern[bytes]) -> None:
+        """Leave lines out of what goes to the engine: the pattern begins with a line ending."""
+        if self.plain is not None and self._forwarded is None:
+            self.plain = self.plain._replace(fields=lines.sub(b"", self.plain.fields))
+        else:
+            self._forwarded = [line for line in self.forwarded if not lines.match(b"\r\n" + line)]
 
     @property
     def unchanged(self) -> bytes | None:
@@ -466,6 +486,8 @@ def request_head(request: Request, request_id: bytes) -> bytes:
 
 
 def _forwarded(request: Request) -> bytes:
+    if request.plain is not None and not request.is_edited:
+        return _CONTENT_LENGTH.sub(b"", request.plain.fields)
     forwarded = request.forwarded
     connection = request.fields.get(b"connection")
     if connection is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hypertier.router.access import salt
 from hypertier.router.access.counts import AccessCounts
-from hypertier.router.access.identity import Identity, Unknown, drop_credentials, identify
+from hypertier.router.access.identity import CREDENTIALS, Headers, Identity, Unknown, identify, read_headers
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.limits import estimate_tokens, used_tokens
 from hypertier.router.access.paths import Paths
@@ -40,10 +40,22 @@ _LATE = Refusal(
 _WAITED = Refusal(503, "no engine was free in time", "queue_timeout", retry_after_seconds=1)
 
 
-def _is_multipart(content_type: bytes, request: Request) -> bool:
-    """It is a form, as audio comes: engines read no salt there, and share no cache."""
-    media_type = content_type.partition(b";")[0].strip().lower()
-    return media_type == b"multipart/form-data" and b"content-type" not in request.repeated
+def _prepare(request: Request, headers: Headers, tenant: Tenant) -> Refusal | None:
+    """Take out who asks, and write the tenant's salt; or why not."""
+    request.take_out(CREDENTIALS)
+    if tenant.written is None or not request.body:
+        return None
+    if headers.is_encoded:
+        return _ENCODED
+    if headers.content_type[:1] in (b"m", b"M"):
+        media_type = headers.content_type.partition(b";")[0].strip().lower()
+        if media_type == b"multipart/form-data":  # audio: engines read no salt there, and share no cache
+            return None
+    spliced = salt.splice(request.body, tenant.written)
+    if spliced is None:
+        return _NO_OBJECT
+    request.body = spliced
+    return None
 
 
 class _Turn:
@@ -141,7 +153,8 @@ class AccessGate:
     def admit(self, arrival: Arrival) -> None:
         """Let it in, now or when it is its turn, or refuse it; see `admission.Admission`."""
         request = arrival.request
-        who = self._who(request)
+        headers = read_headers(request) if self._authenticates else None
+        who = self._who(headers)
         if isinstance(who, Unknown):
             self.counts.refusals[who.cause] += 1
             if who.cause == "unknown_key" and self.wants_jwks is not None:
@@ -161,7 +174,7 @@ class AccessGate:
         if refusal is not None:
             self._refuse(arrival, tenant, str(refusal.kind), refusal)
             return
-        problem = self._prepare(request, tenant)
+        problem = _prepare(request, headers, tenant) if headers is not None else None
         if problem is not None:
             limits.in_flight -= 1
             self._refuse(arrival, tenant, "body", problem)
@@ -188,7 +201,7 @@ class AccessGate:
         """Read no long body of nobody, see `admission.HeadCheck`."""
         if not self._authenticates:
             return None
-        who = self._who(request)
+        who = self._who(read_headers(request))
         if isinstance(who, Unknown):
             self.counts.refusals[who.cause] += 1
             return who.refusal
@@ -232,28 +245,8 @@ class AccessGate:
     def _change(self) -> None:
         self.tenants.change(self._access, self._salt_key, self.num_routers, self._clock())
 
-    def _who(self, request: Request) -> Identity | Unknown:
-        if not self._authenticates:
-            return _ANYBODY
-        return identify(request, self.ring, self.verifier, self._now())
-
-    def _prepare(self, request: Request, tenant: Tenant) -> Refusal | None:
-        """Take out who asks, and write the tenant's salt; or why not."""
-        if self._authenticates:
-            drop_credentials(request)
-        if tenant.written is None or not request.body:
-            return None
-        fields = request.fields
-        if b"content-encoding" in fields:
-            return _ENCODED
-        content_type = fields.get(b"content-type", b"")
-        if content_type[:1] in (b"m", b"M", b" ") and _is_multipart(content_type, request):
-            return None
-        spliced = salt.splice(request.body, tenant.written)
-        if spliced is None:
-            return _NO_OBJECT
-        request.body = spliced
-        return None
+    def _who(self, headers: Headers | None) -> Identity | Unknown:
+        return _ANYBODY if headers is None else identify(headers, self.ring, self.verifier, self._now())
 
     def _refuse(self, arrival: Arrival, tenant: Tenant, cause: str, refusal: Refusal) -> None:
         self.counts.refused[tenant.label, cause] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypertier.router.access.keys import KeyRing
@@ -12,11 +13,44 @@ from hypertier.router.wire import Request
 if TYPE_CHECKING:  # it brings a library of cryptography, which a router without JWTs needs not
     from hypertier.router.access.jwt import JwtVerifier
 
-CREDENTIALS = (b"authorization", b"x-api-key")
-_SPELLINGS = {
-    b"authorization": (b"Authorization: ", b"authorization: "),
-    b"x-api-key": (b"X-Api-Key: ", b"x-api-key: "),
-}
+# One pass over a head: all that is asked of it here.
+_HEADERS = re.compile(
+    rb"\r\n(authorization|x-api-key|content-type|content-encoding):([^\r\n]*)", re.IGNORECASE
+)
+CREDENTIALS = re.compile(rb"\r\n(?:authorization|x-api-key):[^\r\n]*", re.IGNORECASE)
+"""Lines that say who asks: that ends at the router, no engine needs it."""
+
+
+class Headers(NamedTuple):
+    """What a head says of who asks and of the body; `is_repeated` where it names a credential twice.
+
+    A `content_type` is empty where there is none, or more than one.
+    """
+
+    authorization: bytes | None
+    api_key: bytes | None
+    content_type: bytes
+    is_encoded: bool
+    is_repeated: bool
+
+
+def read_headers(request: Request) -> Headers:
+    """Find them in the lines, which cost more to take apart."""
+    found: dict[bytes, bytes] = {}
+    repeated: set[bytes] = set()
+    for name, value in _HEADERS.findall(request.head_lines):
+        lower = name.lower()
+        if lower in found:
+            repeated.add(lower)
+        found[lower] = value.strip(b" \t")
+    content_type = found.get(b"content-type", b"")
+    return Headers(
+        found.get(b"authorization"),
+        found.get(b"x-api-key"),
+        b"" if b"content-type" in repeated else content_type,
+        b"content-encoding" in found,
+        b"authorization" in repeated or b"x-api-key" in repeated,
+    )
 
 
 class Identity(NamedTuple):
@@ -51,19 +85,18 @@ _NO_JWKS = Unknown(
 )
 
 
-def identify(request: Request, ring: KeyRing, verifier: JwtVerifier | None, now: float) -> Identity | Unknown:
+def identify(headers: Headers, ring: KeyRing, verifier: JwtVerifier | None, now: float) -> Identity | Unknown:
     """Who asks; `now` is in seconds since 1970. `Authorization` goes before `x-api-key`."""
-    fields = request.fields
-    if request.repeated and not request.repeated.isdisjoint(CREDENTIALS):
+    credential = headers.authorization
+    if headers.is_repeated:
         return unknown("repeated")
-    credential = fields.get(b"authorization")
     if credential is not None:
         scheme, _, credential = credential.partition(b" ")
         if scheme.lower() != b"bearer":
             return unknown("scheme")
         credential = credential.strip()
     else:
-        credential = fields.get(b"x-api-key")
+        credential = headers.api_key
     if not credential:
         return unknown("no_key")
     tenant = ring.tenant(credential, now)
@@ -85,22 +118,3 @@ def unknown(cause: str) -> Unknown:
         401, _SAID.get(cause, _OTHER), "invalid_api_key", headers=b"www-authenticate: Bearer\r\n"
     )
     return Unknown(cause, refusal)
-
-
-def drop_credentials(request: Request) -> None:
-    """Take out the header lines that say who asks: that ends at the router, no engine needs it.
-
-    Each stands there at most once, or nobody was identified; as most clients spell it, or it is searched for.
-    """
-    forwarded = request.forwarded
-    for name, spellings in _SPELLINGS.items():
-        value = request.fields.get(name)
-        if value is None:
-            continue
-        for spelling in spellings:
-            line = spelling + value + b"\r\n"
-            if line in forwarded:
-                forwarded.remove(line)
-                break
-        else:
-            forwarded[:] = [line for line in forwarded if line.partition(b":")[0].lower() != name]
