@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 _MODULES = {
+    "AdoptedCacheStore": "hypertier_cdk.adopted_store",
     "AdoptedCluster": "hypertier_cdk.adopted_cluster",
     "CacheStore": "hypertier_cdk.cache_store",
     "CacheUtilizationScaling": "hypertier_cdk.scaling",

@@ -188,6 +188,10 @@ class CacheStore(Construct):
             **options,
         )
 
+    def let_in(self, nodes: ec2.ISecurityGroup, description: str) -> None:
+        """Let these nodes reach it."""
+        self.connections.allow_default_port_from(nodes, description)
+
     def add_alarms(self) -> list[cw.Alarm]:
         """Alarms that tell when the store gives less than was planned, two a shard; give them an action.
 

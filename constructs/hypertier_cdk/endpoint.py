@@ -15,6 +15,7 @@ from constructs import Construct, IDependable
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
+from hypertier_cdk.adopted_store import AdoptedCacheStore
 from hypertier_cdk.arguments import check_image, checked
 from hypertier_cdk.assets import NOT_IN_ASSETS
 from hypertier_cdk.cache_store import CacheStore
@@ -26,6 +27,7 @@ from hypertier_cdk.charts.objects import endpoint_objects, namespace_objects
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.metrics import NAMESPACE
 from hypertier_cdk.nag import accept_wildcards
+from hypertier_cdk.tiered_storage import TieredStorage
 
 
 class InferenceEndpoint(Construct):
@@ -37,9 +39,9 @@ class InferenceEndpoint(Construct):
     `operator_ready`, `keda_ready` (for `autoScalingSpec`) and `load_balancer_controller_ready`
     (for `tlsConfig`) are what the endpoint then waits for.
 
-    `cache_store` is the endpoint's L2; the nodes are let in to it. Without one the address in the manifest is
-    used. Images are `engine_image` and `router_image`, else the deployment's `images`, else they are built on
-    deployment from hypertier's own Containerfile: synth needs no Docker.
+    `cache_store` is the endpoint's L2; the nodes are let in to it, unless it is an adopted one. Without one
+    the address in the manifest is used. Images are `engine_image` and `router_image`, else the deployment's
+    `images`, else they are built on deployment from hypertier's own Containerfile: synth needs no Docker.
 
     Attributes:
         workloads: the manifest in the cluster; depend on it for what needs the endpoint.
@@ -55,7 +57,7 @@ class InferenceEndpoint(Construct):
         cluster: ClusterBase,
         deployment: Deployment,
         endpoint: InferenceEndpointConfig | None = None,
-        cache_store: CacheStore | None = None,
+        cache_store: CacheStore | AdoptedCacheStore | TieredStorage | None = None,
         engine_image: str | None = None,
         router_image: str | None = None,
         operator_ready: IDependable | None = None,
@@ -67,17 +69,19 @@ class InferenceEndpoint(Construct):
         check_image("router_image", router_image)
         self.config = endpoint or _only_endpoint(deployment)
         selfhosted = deployment.serving == "selfhosted"
-        uses_store = self.config.kv_cache.l2_backend == "redis"
-        if cache_store is not None and not uses_store:
+        wanted = (self.config.kv_cache.l2_backend or "").lower()
+        if cache_store is not None and wanted != cache_store.backend:
             raise ConfigError(
                 f"{self.config.name}: spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",
                 self.config.kv_cache.l2_backend,
-                "redis, with enableL2Cache: true, to use the cache_store; else leave the cache_store out",
+                f"{cache_store.backend}, with enableL2Cache: true, to use the cache_store; else leave it out",
             )
-        if cache_store is not None and not selfhosted:
+        # The daemon on the nodes is the cluster's, and asks for no password.
+        store = None if isinstance(cache_store, TieredStorage) else cache_store
+        if store is not None and not selfhosted:
             raise ConfigError(
                 "cache_store",
-                cache_store.node.path,
+                store.node.path,
                 "none with serving: operator, which cannot give engines the store's password; take "
                 "tieredstorage, or a store of your own in l2CacheLocalUrl",
             )
@@ -97,20 +101,18 @@ class InferenceEndpoint(Construct):
             self.exporter_role.add_to_policy(_write_metrics())
             narrowed = "PutMetricData knows no resource; a condition narrows it to one namespace"
             accept_wildcards(self.exporter_role, narrowed, "*")
-        if cache_store is not None:
-            cache_store.connections.allow_default_port_from(
-                cluster.node_security_group, f"engines of {self.config.name}"
-            )
+        if store is not None:
+            store.let_in(cluster.node_security_group, f"engines of {self.config.name}")
             assert self.engine_role is not None
-            cache_store.grant_read_secret(self.engine_role)
+            store.grant_read_secret(self.engine_role)
 
         engine, router = self._images(deployment, engine_image, router_image)
         objects = endpoint_objects(
             deployment,
             self.config,
             ChartInputs(
-                l2_url=cache_store.url if cache_store else None,
-                l2_secret_arn=cache_store.secret.secret_arn if cache_store else None,
+                l2_url=store.url if store else None,
+                l2_secret_arn=store.secret.secret_arn if store else None,
                 engine_image=engine,
                 router_image=router,
                 vpc_cidrs=cluster.network.cidrs,
@@ -119,7 +121,7 @@ class InferenceEndpoint(Construct):
         before: list[IDependable] = [*_namespace(self, cluster, deployment, self.config)]
         # A pod gets its credentials when it starts: role, permissions and association come first.
         before += [owner for owner in self.node.children if owner.node.id in ("EngineRole", "ExporterRole")]
-        before += [store for store in (cache_store,) if store is not None]
+        before += [store] if store is not None else []
         before += _weights(cluster, self.config)
         before += _controllers(
             objects,

@@ -1,0 +1,64 @@
+"""A Valkey store that exists already, as an endpoint's L2: its password is read, nothing of it is changed."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
+
+from hypertier.tier.address import parse_l2_url
+from hypertier_cdk.arguments import checked
+
+
+class AdoptedCacheStore(Construct):
+    """The store at `url` (`rediss://HOST:PORT`), whose user and password lie in the secret `secret_arn`.
+
+    Takes the place of a `CacheStore`. `key_arn` is the customer key of the secret, where it has one. The
+    nodes must be let in by the store's owner, whose security group is not touched.
+    """
+
+    backend = "redis"
+
+    @checked
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        url: str,
+        secret_arn: str,
+        key_arn: str | None = None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        if not cdk.Token.is_unresolved(url):
+            parse_l2_url(url, "url")
+        self.url = url
+        self.secret: secretsmanager.ISecret = secretsmanager.Secret.from_secret_complete_arn(
+            self, "Secret", secret_arn
+        )
+        self.key = kms.Key.from_key_arn(self, "Key", key_arn) if key_arn else None
+
+    def let_in(self, nodes: ec2.ISecurityGroup, description: str) -> None:
+        """Nothing to do: the store's owner lets nodes in."""
+
+    def grant_read_secret(self, role: iam.IGrantable) -> iam.Grant:
+        """Let pods with this role read the user's name and password, by the role's own policy alone."""
+        read = iam.Grant.add_to_principal(
+            grantee=role,
+            actions=["secretsmanager:GetSecretValue"],
+            resource_arns=[self.secret.secret_arn],
+        )
+        if self.key is None:
+            return read
+        service = f"secretsmanager.{cdk.Stack.of(self).region}.amazonaws.com"
+        return read.combine(
+            iam.Grant.add_to_principal(
+                grantee=role,
+                actions=["kms:Decrypt"],
+                resource_arns=[self.key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": service}},
+            )
+        )
