@@ -35,8 +35,11 @@ MAX_ANSWER_BYTES = 64 * 2**20
 @click.option(
     "--path", default="/v1/chat/completions", show_default=True, help="The path that it would be sent to."
 )
+@click.option("--tenant", help="Whose request it would be, where routers ask for keys.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(request_id: str | None, router: str, file: Path | None, path: str, form: str) -> None:
+def command(
+    request_id: str | None, router: str, file: Path | None, path: str, tenant: str | None, form: str
+) -> None:
     """Say where the request of REQUEST_ID (its x-request-id) went, or where the one in a file would go.
 
     Without either, the latest requests.
@@ -44,7 +47,8 @@ def command(request_id: str | None, router: str, file: Path | None, path: str, f
     if request_id is not None and file is not None:
         raise ConfigError("--request", str(file), "either an x-request-id or --request, not both")
     if file is not None:
-        told = [_ask(router, "POST", f"/explain?path={quote(path)}", file.read_bytes())]
+        whose = "" if tenant is None else f"&tenant={quote(tenant, safe='')}"
+        told = [_ask(router, "POST", f"/explain?path={quote(path)}{whose}", file.read_bytes())]
     else:
         wanted = "" if request_id is None else f"?id={quote(request_id)}"
         told = _ask(router, "GET", f"/decisions{wanted}", None)["decisions"]

@@ -61,6 +61,7 @@ class Front:
         self._routes: Routes | None = None
         self.shadows = Shadows()
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
+        self.seed_of: Callable[[str], bytes] | None = getattr(admission, "seed_of", None)
         self._request_ids = request_ids()
         asks_session = settings.strategy == "session" and settings.session_claim is None
         self._session_key = settings.session_key.lower().encode() if asks_session else None
@@ -163,10 +164,13 @@ class Front:
         told = self._proxy.decisions.told(request_id, MAX_TOLD)
         self._answer(connection, request, 200, json.dumps({"decisions": told}).encode())
 
-    def answer_explanation(self, connection: ClientConnection, request: Request, path: bytes) -> None:
-        """Where this body would be sent now, and what is thought of every candidate; nothing is sent."""
+    def answer_explanation(
+        self, connection: ClientConnection, request: Request, path: bytes, tenant: str | None = None
+    ) -> None:
+        """Where a tenant's body would be sent now, and what is thought of each candidate; nothing is sent."""
         asked = Request(request.method, path, request.body, has_body=True)
-        inference = self._read(asked, b"")
+        seed = b"" if tenant is None or self.seed_of is None else self.seed_of(tenant)
+        inference = self._read(asked, seed)
         picker, now = self._proxy.picker, self._proxy.now()
         candidates = picker.candidates(inference)
         choice = picker.strategy.choose(inference, candidates, now) if candidates else None
@@ -407,7 +411,10 @@ class Admin:
             front.answer_decisions(connection, request, query.get("id", [None])[0])
         elif path == b"/explain" and request.method == b"POST":
             path_of_request = query.get("path", ["/v1/chat/completions"])[0]
-            front.answer_explanation(connection, request, path_of_request.encode("latin-1", "replace"))
+            tenant = query.get("tenant", [None])[0]
+            front.answer_explanation(
+                connection, request, path_of_request.encode("latin-1", "replace"), tenant
+            )
         else:
             problem = "this port serves /metrics, /decisions and POST /explain"
             connection.refuse(Refusal(404, problem, "not_found"))

@@ -207,6 +207,10 @@ class AccessGate:
             return who.refusal
         return None
 
+    def seed_of(self, tenant: str) -> bytes:
+        """What prompts of that tenant are told apart by, see `admission.Grant`."""
+        return self.tenants.seed_of(tenant)
+
     @property
     def capacity(self) -> float:
         """How many requests this router may have on engines; without a healthy one, none needs to wait."""

@@ -76,10 +76,13 @@ class Tenants:
         self._tenants[name] = tenant
         return tenant
 
+    def seed_of(self, name: str) -> bytes:
+        """The salt of the tenant of that name, whether it ever came or not; empty where none is written."""
+        return salt.derive(self._salt_key, name) if self._salt_key is not None else b""
+
     def _season(self, tenant: Tenant) -> None:
-        own = salt.derive(self._salt_key, tenant.name) if self._salt_key is not None else None
-        tenant.written = salt.member(own) if own is not None else None
-        tenant.seed = own or b""
+        tenant.seed = self.seed_of(tenant.name)
+        tenant.written = salt.member(tenant.seed) if tenant.seed else None
 
     def _forget_idle(self, now: float) -> None:
         for name, tenant in list(self._tenants.items()):

@@ -498,3 +498,22 @@ def test_tenants_share_no_prefix_in_the_index(tmp_path: Path) -> None:
             return [int(answer.header(b"x-hypertier-matched-bytes") or 0) > 0 for answer in answers]
 
     assert run_loop(act()) == [False, True, False, True]
+
+
+def test_an_explanation_is_of_a_tenants_own_cache(tmp_path: Path) -> None:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "word " * 2000}]}).encode()
+
+    async def act() -> list[int]:
+        settings = AccessFolder(tmp_path).settings | {"strategy": "prefixaware"}
+        async with routed(FakeEngine(), FakeEngine(), **settings) as router:
+            await ask(router, bearer(ACME), body=body)
+            admin = await RawClient.connect(router.metrics_port)
+            told = []
+            for whose in (b"&tenant=acme", b"&tenant=zeta", b""):
+                admin.send(post(b"/explain?path=" + CHAT + whose, body))
+                told.append(json.loads((await admin.answer()).body)["matched_bytes"])
+            return told
+
+    acme, zeta, nobody = run_loop(act())
+
+    assert acme > 0 == zeta == nobody
