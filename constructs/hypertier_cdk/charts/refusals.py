@@ -64,7 +64,7 @@ WITHOUT_EFFECT = BEHIND_A_LOAD_BALANCER | {
 WHY_NOT = {
     "spec.kvCacheSpec.cacheConfigFile": "it configures LMCache",
     "spec.lmcache": "no LMCache runs",
-    "spec.pdSpec": "prefill and decode run in the same engine",
+    "spec.pdSpec": "one kind of engine is rendered; hypertier router takes others by --prefill-replica",
     "spec.dataCapture": "no requests are captured",
     "spec.worker.requestLimits": "no proxy in the pod counts requests",
     "spec.endpointName": "no SageMaker endpoint is registered",

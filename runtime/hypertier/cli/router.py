@@ -84,6 +84,24 @@ MIB = 1024 * 1024
     help="What tenants' cache_salt is made with, as `hypertier router key salt` prints it.",
 )
 @click.option(
+    "--prefill-replica",
+    "prefill_replicas",
+    multiple=True,
+    metavar="URL",
+    help="An engine that prefills long prompts, whose KV cache a --replica reads; repeatable.",
+)
+@click.option(
+    "--prefill-discover",
+    metavar="k8s://NAMESPACE/SERVICE:PORT",
+    help="Where such engines are listed, in place of --prefill-replica; or dns://HOST:PORT.",
+)
+@click.option(
+    "--prefill-threshold",
+    default=4096,
+    show_default=True,
+    help="Prompts of more tokens, by their length, are prefilled there; routingThreshold of pdSpec.",
+)
+@click.option(
     "--model-alias",
     multiple=True,
     metavar="NAME=MODEL",
@@ -191,6 +209,9 @@ def command(
     access: str | None,
     api_keys: str | None,
     salt_key: str | None,
+    prefill_replicas: tuple[str, ...],
+    prefill_discover: str | None,
+    prefill_threshold: int,
     model_alias: tuple[str, ...],
     routes: str | None,
     explain: bool,
@@ -236,6 +257,9 @@ def command(
         access=access,
         api_keys=api_keys,
         salt_key=salt_key,
+        prefill_replicas=prefill_replicas,
+        prefill_discover=prefill_discover,
+        prefill_threshold=prefill_threshold,
         model_alias=model_alias,
         routes=routes,
         explain=explain,

@@ -25,6 +25,7 @@ from hypertier.router.metrics import (
     Metrics,
     ModelCounts,
     PeerCounts,
+    PrefillCounts,
     ProtectionCounts,
     RouteCounts,
     SizeCounts,
@@ -34,6 +35,7 @@ from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
+from hypertier.router.prefill import Prefillers
 from hypertier.router.proxy import Proxy
 from hypertier.router.replicas import Listed, Replica, ReplicaSet, State
 from hypertier.router.route_file import RouteFile
@@ -45,6 +47,8 @@ from hypertier.router.settings import (
     parse_discover,
     parse_peer,
     parse_peers,
+    parse_prefill_discover,
+    parse_prefill_replica,
     parse_replica,
 )
 from hypertier.router.sharing import Shared
@@ -137,6 +141,10 @@ class Router:
         self.front = Front(
             settings, proxy, self.replicas, self.metrics, admission=admission, models=self._models
         )
+        self._prefill_health: HealthChecks | None = None
+        if settings.splits_prefill:
+            self.front.prefillers = self._prefillers(sizes)
+            self.metrics.registry.register(PrefillCounts(self.front.prefillers))
         self._route_file: RouteFile | None = None
         if settings.routes is not None:
             self._route_file = RouteFile(
@@ -161,6 +169,7 @@ class Router:
             await self._follow("--discover", parse_discover(settings.discover), self.replicas, "replicas")
         else:
             self.replicas.replace(parse_replica(url) for url in settings.replicas)
+        await self._find_prefillers()
         await self._health.first_round()
         await self._model_reading.first_round()
         await self._start_peers()
@@ -210,6 +219,9 @@ class Router:
         self.front.shadows.stop()
         await self._health.stop()
         await self._model_reading.stop()
+        if self.front.prefillers is not None and self._prefill_health is not None:
+            await self._prefill_health.stop()
+            self.front.prefillers.replicas.replace([])
         self.front.abort_all()
         await self.front.all_closed()
         await self.peers.stop()
@@ -255,6 +267,43 @@ class Router:
             self.peers.replace(map(parse_peer, settings.peer))
             return
         await self._follow("--peers", parse_peers(settings.peers), self.peers, "peers")
+
+    def _prefillers(self, sizes: CacheSizes) -> Prefillers:
+        """The other replicas, which prefill alone: with health checks and an index of their own."""
+        settings, replicas = self.settings, ReplicaSet()
+        health = self._prefill_health = HealthChecks(
+            replicas,
+            interval_seconds=settings.health_interval_seconds,
+            timeout_seconds=settings.health_timeout_seconds,
+        )
+        strategy = build(
+            "prefixaware",
+            replicas=replicas,
+            index_bytes=settings.index_bytes,
+            sizes=CacheSizes(settings.l1_tokens),
+            now=time.monotonic,
+        )
+        return Prefillers(
+            replicas,
+            Picker(strategy, replicas),
+            threshold_tokens=settings.prefill_threshold,
+            bytes_per_token=lambda: sizes.bytes_per_token,
+            timeout_seconds=settings.response_timeout_seconds,
+            suspect=health.suspect,
+            now=time.monotonic,
+        )
+
+    async def _find_prefillers(self) -> None:
+        """List them, and follow their list, where the settings name any."""
+        settings, prefillers = self.settings, self.front.prefillers
+        if prefillers is None or self._prefill_health is None:
+            return
+        if settings.prefill_discover is not None:
+            source = parse_prefill_discover(settings.prefill_discover)
+            await self._follow("--prefill-discover", source, prefillers.replicas, "prefillers")
+        else:
+            prefillers.replicas.replace(parse_prefill_replica(url) for url in settings.prefill_replicas)
+        await self._prefill_health.first_round()
 
     async def _follow(self, setting: str, source: Address | Service, listed: Listed, whose: str) -> None:
         """Keep `listed` in step with its source from now on. Raises ConfigError where that can't be asked."""

@@ -18,6 +18,7 @@ from hypertier.router.decisions import weigh
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
 from hypertier.router.models import LIST_PATH, Models, form_model
 from hypertier.router.openai import InferenceRequest, Refusal
+from hypertier.router.prefill import Leg, Prefillers
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.routes import STRATEGY_HEADER, Routes
@@ -60,6 +61,7 @@ class Front:
         self._models = models or Models(replicas)
         self._routes: Routes | None = None
         self.shadows = Shadows()
+        self.prefillers: Prefillers | None = None
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
         self.seed_of: Callable[[str], bytes] | None = getattr(admission, "seed_of", None)
         self._request_ids = request_ids()
@@ -216,6 +218,41 @@ class Front:
             inference = self._route(self._routes, request, inference, request_id, grant)
         if self._answer_of_models(connection, request, inference, grant):
             return
+        if self.prefillers is not None and self.prefillers.want(request, inference):
+            self._prefill(self.prefillers, connection, request, inference, request_id, grant)
+        else:
+            self._exchange(connection, request, inference, request_id, grant)
+
+    def _prefill(
+        self,
+        prefillers: Prefillers,
+        connection: ClientConnection,
+        request: Request,
+        inference: InferenceRequest,
+        request_id: bytes,
+        grant: Grant | None,
+    ) -> None:
+        """Let another replica compute the prompt, then go on with who decodes, whatever came of it."""
+
+        def go_on() -> None:
+            self._exchange(connection, request, inference, request_id, grant)
+
+        def gone() -> None:
+            if grant is not None and grant.released is not None:
+                grant.released()
+
+        leg = Leg(prefillers, request, inference, request_id, go_on, gone)
+        connection.exchange = leg
+        leg.start()
+
+    def _exchange(
+        self,
+        connection: ClientConnection,
+        request: Request,
+        inference: InferenceRequest,
+        request_id: bytes,
+        grant: Grant | None,
+    ) -> None:
         exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
         connection.exchange = exchange
         self._proxy.retry_budget.request()

@@ -16,6 +16,7 @@ from hypertier.router.kv_streams import KvStreams
 from hypertier.router.model_reading import ModelReading
 from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
+from hypertier.router.prefill import Prefillers
 from hypertier.router.replicas import ReplicaSet, State
 from hypertier.router.route_file import RouteFile
 from hypertier.router.shadow import Shadows
@@ -163,6 +164,27 @@ class ModelCounts(Collector):
             "hypertier_router_models_known",
             "Replicas that said which models they serve.",
             value=self._models.num_known,
+        )
+
+
+class PrefillCounts(Collector):
+    """What became of prompts that were to be prefilled elsewhere."""
+
+    def __init__(self, prefillers: Prefillers) -> None:
+        self._prefillers = prefillers
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Every series; called by the registry."""
+        legs = CounterMetricFamily(
+            "hypertier_router_prefill_legs", "First requests of split ones, by their end.", labels=["end"]
+        )
+        for end, number in self._prefillers.legs.items():
+            legs.add_metric([end], number)
+        yield legs
+        yield GaugeMetricFamily(
+            "hypertier_router_prefill_replicas_healthy",
+            "Replicas that may prefill now.",
+            value=len(self._prefillers.replicas.healthy),
         )
 
 

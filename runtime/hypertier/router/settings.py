@@ -79,6 +79,19 @@ def parse_discover(text: str) -> Address | Service:
     return _parse_list("--discover", text, "engines'")
 
 
+def parse_prefill_discover(text: str) -> Address | Service:
+    """Read where engines that prefill are listed, in the same two forms. Raises ConfigError."""
+    return _parse_list("--prefill-discover", text, "engines'")
+
+
+def parse_prefill_replica(text: str) -> Address:
+    """Read `http://HOST:PORT` of an engine that prefills. Raises ConfigError."""
+    try:
+        return parse_replica(text)
+    except ConfigError as error:
+        raise ConfigError("--prefill-replica", text, error.expected) from error
+
+
 def parse_peers(text: str) -> Address | Service:
     """Read where routers are listed, in the same two forms. Raises ConfigError."""
     return _parse_list("--peers", text, "routers'")
@@ -169,6 +182,9 @@ class RouterSettings:
     access: str | None = None
     api_keys: str | None = None
     salt_key: str | None = None
+    prefill_replicas: tuple[str, ...] = ()
+    prefill_discover: str | None = None
+    prefill_threshold: int = 4096
     model_alias: tuple[str, ...] = ()
     routes: str | None = None
     explain: bool = False
@@ -224,10 +240,29 @@ class RouterSettings:
             raise ConfigError("--session-key", self.session_key, "--access with jwt, for there to be claims")
         self._check_kv_events()
         self._check_peers()
+        self._check_prefill()
         names = [parse_alias(text)[0] for text in self.model_alias]
         if len(set(names)) != len(names):
             raise ConfigError("--model-alias", list(self.model_alias), "every name once")
         self._check_numbers()
+
+    def _check_prefill(self) -> None:
+        addresses = [parse_prefill_replica(url) for url in self.prefill_replicas]
+        if self.prefill_discover is not None:
+            parse_prefill_discover(self.prefill_discover)
+        if self.prefill_replicas and self.prefill_discover is not None:
+            raise ConfigError(
+                "--prefill-discover", self.prefill_discover, "either this or --prefill-replica, not both"
+            )
+        if len(set(addresses)) != len(addresses):
+            raise ConfigError("--prefill-replica", list(self.prefill_replicas), "every engine once")
+        if self.prefill_threshold < 1:
+            raise ConfigError("--prefill-threshold", self.prefill_threshold, "1 or more tokens")
+
+    @property
+    def splits_prefill(self) -> bool:
+        """Long prompts are prefilled by other replicas."""
+        return bool(self.prefill_replicas) or self.prefill_discover is not None
 
     def _check_strategy(self) -> None:
         works = ", ".join(STRATEGIES)

@@ -1,0 +1,214 @@
+"""Prefill by one replica, decode by another: a long prompt's KV cache is computed where nothing else runs.
+
+The first request is the client's own with one token to write and `kv_transfer_params` that keep its blocks
+for a remote reader; its answer says where they are, which the second request carries to the replica that
+decodes. So vLLM's NixlConnector, and those that follow it, want it
+(https://docs.vllm.ai/en/stable/features/nixl_connector_usage/, read 2026-12-01, and vLLM 0.28's code).
+Whatever fails in between, the request is served whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import httptools
+
+from hypertier.router.openai import InferenceRequest
+from hypertier.router.picking import Picker
+from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.wire import Request, request_head
+
+PATHS = (b"/v1/chat/completions", b"/v1/completions")
+MAX_ANSWER_BYTES = 16 * 2**20
+_REMOTE_DECODE = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+# Of members with one name JSON's readers in Python, vLLM's among them, take the last.
+_FIRST_MEMBERS = {
+    "stream": False,
+    "stream_options": None,
+    "max_tokens": 1,
+    "max_completion_tokens": 1,
+    "min_tokens": 0,
+    "n": 1,
+    "kv_transfer_params": _REMOTE_DECODE,
+}
+
+
+def with_members(body: bytes | bytearray, members: dict[str, Any]) -> bytes | None:
+    """The JSON object in `body` with these members behind its own; None where it ends like no object."""
+    end = body.rfind(b"}")
+    if end < 1 or body[end + 1 :].strip() or body[:end].rstrip().endswith((b"{", b",")):
+        return None
+    return b"%b,%b}" % (bytes(body[:end]), json.dumps(members, separators=(",", ":")).encode()[1:-1])
+
+
+class Prefillers:
+    """The replicas that prefill, and the rule for whom: prompts of more than `threshold_tokens`.
+
+    `bytes_per_token` tells how long a prompt is; `legs` counts what became of first requests: `good`, or why
+    the whole was sent to one replica.
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        picker: Picker,
+        *,
+        threshold_tokens: int,
+        bytes_per_token: Callable[[], float],
+        timeout_seconds: float,
+        suspect: Callable[[Replica], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.replicas = replicas
+        self.picker = picker
+        self.legs: Counter[str] = Counter()
+        self.timeout_seconds = timeout_seconds
+        self.suspect = suspect
+        self.now = now
+        self._threshold_tokens = threshold_tokens
+        self._bytes_per_token = bytes_per_token
+
+    def want(self, request: Request, inference: InferenceRequest) -> bool:
+        """This prompt is to be prefilled elsewhere, and there is somebody to do it."""
+        if inference.num_bytes <= self._threshold_tokens * self._bytes_per_token():
+            return False
+        if request.path not in PATHS:
+            return False
+        if not self.replicas.healthy:
+            self.legs["no_replica"] += 1
+            return False
+        return True
+
+
+class Leg:
+    """The first request, as a client's connection sees it; `go_on` is called once it ended, anyhow."""
+
+    def __init__(
+        self,
+        prefillers: Prefillers,
+        request: Request,
+        inference: InferenceRequest,
+        request_id: bytes,
+        go_on: Callable[[], None],
+        on_gone: Callable[[], None],
+    ) -> None:
+        self.last_tick = -1
+        self.ends_with_connection = False
+        self._prefillers = prefillers
+        self._request = request
+        self._inference = inference
+        self._request_id = request_id
+        self._go_on = go_on
+        self._on_gone = on_gone
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Send it."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def cancel(self) -> None:
+        """The client is gone: the engine sees its connection close."""
+        if self._task is not None:
+            self._task.cancel()
+        self._on_gone()
+
+    def time_out(self) -> None:
+        """It has a limit of its own, which is as long."""
+
+    def pause(self) -> None:
+        """Nothing is written yet."""
+
+    def resume(self) -> None:
+        """Nothing is written yet."""
+
+    async def _run(self) -> None:
+        prefillers, request = self._prefillers, self._request
+        try:
+            cause, params = await self._prefill()
+        except asyncio.CancelledError:
+            prefillers.legs["client_closed"] += 1
+            raise
+        if params is not None:
+            body = with_members(request.body, {"kv_transfer_params": params})
+            if body is not None:
+                request.body = body
+        prefillers.legs[cause] += 1
+        self._go_on()
+
+    async def _prefill(self) -> tuple[str, dict[str, Any] | None]:
+        """What became of it in a word, and the parameters of its blocks, if there are any."""
+        prefillers, request = self._prefillers, self._request
+        body = with_members(request.body, _FIRST_MEMBERS)
+        if body is None:
+            return "not_json", None
+        picker, now = prefillers.picker, prefillers.now
+        choice = picker.pick(self, self._inference, now())
+        if choice is None:
+            return "no_replica", None
+        replica = choice.replica
+        pending = max(0, self._inference.num_bytes - choice.matched_bytes)
+        prefillers.replicas.start(replica, pending)
+        try:
+            async with asyncio.timeout(prefillers.timeout_seconds):
+                status, answer = await self._ask(replica, body)
+            picker.strategy.first_token(self, now())
+        except (OSError, TimeoutError, httptools.HttpParserError, asyncio.IncompleteReadError):
+            prefillers.suspect(replica)
+            return "failed", None
+        finally:
+            replica.pending_bytes -= pending
+            prefillers.replicas.finish(replica)
+            picker.strategy.finished(self, now())
+        if status != 200:
+            return f"status_{status}", None
+        try:
+            params = json.loads(answer).get("kv_transfer_params")
+        except (ValueError, AttributeError):
+            return "malformed", None
+        return ("good", params) if isinstance(params, dict) else ("no_parameters", None)
+
+    async def _ask(self, replica: Replica, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer, on a connection of its own."""
+        request = copy(self._request)
+        request.body = body
+        answer = _Answer()
+        parser = httptools.HttpResponseParser(answer)
+        reader, writer = await asyncio.open_connection(replica.address.host, replica.address.port)
+        try:
+            writer.write(request_head(request, self._request_id) + body)
+            while not answer.is_complete:
+                data = await reader.read(64 * 1024)
+                if not data:
+                    raise asyncio.IncompleteReadError(b"", None)
+                parser.feed_data(data)
+                if len(answer.body) > MAX_ANSWER_BYTES:
+                    raise asyncio.IncompleteReadError(b"", None)
+        finally:
+            writer.transport.abort()
+        return int(parser.get_status_code()), bytes(answer.body)
+
+
+class _Answer:
+    """What httptools calls."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.is_complete = False
+
+    def on_body(self, part: bytes) -> None:
+        self.body += part
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True

@@ -1,0 +1,189 @@
+"""Long prompts are prefilled elsewhere, as vLLM's connector wants it, and served whole where that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, json_answer, post, run_loop
+from fakes_router import routed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypertier.errors import ConfigError
+from hypertier.router.prefill import with_members
+from hypertier.router.settings import RouterSettings
+
+CHAT = b"/v1/chat/completions"
+# As vLLM 0.28's NixlConnector answers a prefill.
+PARAMS = {
+    "do_remote_prefill": True,
+    "do_remote_decode": False,
+    "remote_block_ids": [[1, 2, 3]],
+    "remote_engine_id": "engine-1",
+    "remote_request_id": "r",
+    "remote_host": "10.0.0.9",
+    "remote_port": 5600,
+    "tp_size": 1,
+}
+LONG = {"model": "m", "messages": [{"role": "user", "content": "long } prompt " * 2000}], "max_tokens": 50}
+SHORT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+
+Behaviour = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def prefilled(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(json_answer(json.dumps({"choices": [], "kv_transfer_params": PARAMS}).encode()))
+
+
+def ask(body: dict[str, Any], behaviour: Behaviour | None = prefilled, **more: Any) -> tuple[Any, ...]:
+    """One request: its answer, what the engine that prefills got, what the other got, and the counts."""
+
+    async def act() -> tuple[Answer, list[Received], list[Received], dict[str, int]]:
+        prefiller = await FakeEngine(behaviour, **more).start()
+        decoder = FakeEngine()
+        try:
+            async with routed(decoder, prefill_replicas=(prefiller.url,)) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, json.dumps(body).encode(), b"x-request-id: r", b"x-vendor: v"))
+                answer = await client.answer()
+                assert router.front.prefillers is not None
+                return answer, prefiller.received, decoder.received, dict(router.front.prefillers.legs)
+        finally:
+            await prefiller.kill()
+
+    return run_loop(act())
+
+
+def test_long_prompt_is_prefilled_with_one_token_and_decoded_with_what_came_back() -> None:
+    answer, (first,), (second,), legs = ask(LONG)
+
+    asked, decoded = json.loads(first.body), json.loads(second.body)
+    assert answer.status == 200
+    assert (asked["max_tokens"], asked["stream"], asked["messages"]) == (1, False, LONG["messages"])
+    assert asked["kv_transfer_params"]["do_remote_decode"] is True
+    assert asked["kv_transfer_params"]["do_remote_prefill"] is False
+    assert decoded == LONG | {"kv_transfer_params": PARAMS}
+    assert second.body.startswith(json.dumps(LONG).encode()[:-1])
+    for request in (first, second):
+        assert request.header(b"x-request-id") == b"r"
+        assert request.header(b"x-vendor") == b"v"
+        assert request.header(b"content-length") == b"%d" % len(request.body)
+    assert legs == {"good": 1}
+
+
+def test_short_prompt_goes_straight_to_who_decodes() -> None:
+    _, first, (second,), legs = ask(SHORT)
+
+    assert first == []
+    assert json.loads(second.body) == SHORT
+    assert legs == {}
+
+
+def test_clients_own_parameters_reach_nobody() -> None:
+    forged = LONG | {"kv_transfer_params": {"remote_host": "10.6.6.6", "do_remote_prefill": True}}
+
+    _, (first,), (second,), _ = ask(forged)
+
+    assert json.loads(first.body)["kv_transfer_params"]["remote_host"] is None
+    assert json.loads(second.body)["kv_transfer_params"] == PARAMS
+
+
+def answering(data: bytes) -> Behaviour:
+    async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        await writer.drain()
+        writer.transport.close()
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "end"),
+    [
+        pytest.param(answering(json_answer(b"{}", b"500 Oops")), "status_500", id="500"),
+        pytest.param(answering(json_answer(b"{}", b"400 Bad")), "status_400", id="400"),
+        pytest.param(answering(json_answer(b"{}")), "no_parameters", id="another-connector"),
+        pytest.param(answering(json_answer(b"[1]")), "malformed", id="a-list"),
+        pytest.param(answering(json_answer(b"no json")), "malformed", id="no-json"),
+        pytest.param(answering(b""), "failed", id="closes"),
+        pytest.param(answering(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"), "failed", id="half"),
+        pytest.param(answering(b"SSH-2.0\r\n\r\n"), "failed", id="no-http"),
+    ],
+)
+def test_whatever_fails_the_request_is_served_whole(behaviour: Behaviour, end: str) -> None:
+    answer, first, (second,), legs = ask(LONG, behaviour)
+
+    assert answer.status == 200
+    assert len(first) == 1
+    assert json.loads(second.body) == LONG
+    assert legs == {end: 1}
+
+
+def test_without_a_healthy_prefiller_the_request_is_served_whole() -> None:
+    answer, first, (second,), legs = ask(LONG, healthy=False)
+
+    assert answer.status == 200
+    assert first == []
+    assert json.loads(second.body) == LONG
+    assert legs == {"no_replica": 1}
+
+
+def test_client_that_goes_away_ends_the_prefill_and_nothing_is_decoded() -> None:
+    async def never(request: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def act() -> tuple[int, int, int]:
+        prefiller = await FakeEngine(never).start()
+        decoder = FakeEngine()
+        try:
+            async with routed(decoder, prefill_replicas=(prefiller.url,)) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, json.dumps(LONG).encode()))
+                await eventually(lambda: len(prefiller.received) == 1)
+                client.close()
+                await eventually(lambda: prefiller.num_disconnects == 1)
+                prefillers = router.front.prefillers
+                assert prefillers is not None
+                await eventually(lambda: prefillers.replicas.in_flight == 0)
+                replica = next(iter(prefillers.replicas.by_url.values()))
+                return len(decoder.received), replica.pending_bytes, router.budget.held_bytes
+        finally:
+            await prefiller.kill()
+
+    assert run_loop(act()) == (0, 0, 0)
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text(), min_size=1), st.sampled_from(["", " ", "\n"]))
+def test_members_win_over_the_bodys_own_and_leave_the_rest(own: dict[str, Any], tail: str) -> None:
+    body = (json.dumps(own) + tail).encode()
+
+    joined = with_members(body, {"n": 1, "a": {"b": "}"}})
+
+    assert joined is not None
+    assert json.loads(joined) == own | {"n": 1, "a": {"b": "}"}}
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"x", b'{"a": 1}x', b'{"a": 1,}'])
+def test_what_ends_like_no_object_with_members_is_left_alone(body: bytes) -> None:
+    assert with_members(body, {"n": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"prefill_replicas": ("x",)}, "--prefill-replica"),
+        ({"prefill_replicas": ("http://a:1", "http://a:1")}, "--prefill-replica"),
+        ({"prefill_discover": "a"}, "--prefill-discover"),
+        ({"prefill_replicas": ("http://a:1",), "prefill_discover": "dns://a:1"}, "--prefill-discover"),
+        ({"prefill_threshold": 0}, "--prefill-threshold"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RouterSettings(replicas=("http://b:1",), **settings)
+
+    assert caught.value.setting == named
