@@ -23,7 +23,8 @@ from hypertier.tier.tenants import TAG_BYTES, Tenants, tag_of_key
 
 BATCH = 512  # chunks in one request to L2
 CAPACITY = 131_072  # chunks whose last refresh is remembered, some 25 MB
-REFRESHES_PER_LIFE = 2
+RENEWALS_PER_LIFE = 2  # at least, and
+RENEWAL_SECONDS = 1800.0  # at least so often: a store that is full evicts what was not touched for longest
 LEDGER_SECONDS = 300.0  # of a tenant with a quota, uses within it count as one
 UNACCOUNTED_SHARE = 8  # of a quota, one part may be under way from each engine,
 UNACCOUNTED_CHUNKS = 64  # or so many chunks, where that is more: a prompt is to find room at once
@@ -34,10 +35,10 @@ APART_SECONDS = 1e-6  # a chunk counts as used this much before the one in front
 class Upkeep:
     """Works on a thread of its own, behind a circuit; a failing L2 is counted, and asked again later.
 
-    A chunk in use has its life renewed at most `REFRESHES_PER_LIFE` times in it. Each tenant with a quota has
-    a ledger in L2, shared by all engines, of what it keeps. When that exceeds the quota the tenant's own
-    chunks go, the longest unused first. What an engine has stored but not yet written down is bounded, so a
-    ledger that cannot be reached stops a tenant's stores.
+    A chunk in use is renewed by an engine when half of its life has passed, or half an hour. Each tenant with
+    a quota has a ledger in L2, shared by all engines, of what it keeps. When that exceeds the quota the
+    tenant's own chunks go, the longest unused first. What an engine has stored but not yet written down is
+    bounded, so a ledger that cannot be reached stops a tenant's stores.
     """
 
     def __init__(
@@ -208,8 +209,8 @@ class Upkeep:
         return None if quota is None or self._ledger is None else quota // self._entries.entry_bytes
 
     def _pause(self, key: bytes) -> float:
-        pause = self._entries.ttl_seconds(key) / REFRESHES_PER_LIFE
-        return pause if self._limit(key) is None else min(pause, LEDGER_SECONDS)
+        longest = RENEWAL_SECONDS if self._limit(key) is None else LEDGER_SECONDS
+        return min(self._entries.ttl_seconds(key) / RENEWALS_PER_LIFE, longest)
 
     def _remember(self, key: bytes, now: float) -> None:
         self._renewed_at[key] = now

@@ -234,8 +234,9 @@ def lengthen(values: dict[bytes, bytes], chunks: list[list[bytes]]) -> None:
 
 
 def exchange(values: dict[bytes, bytes], chunks: list[list[bytes]]) -> None:
-    for one, other in zip(chunks, [*chunks[1:], chunks[0]], strict=True):
-        values[one[0]], values[other[0]] = values[other[0]], values[one[0]]
+    first = [values[names[0]] for names in chunks]
+    for names, value in zip(chunks, [*first[1:], first[0]], strict=True):
+        values[names[0]] = value
 
 
 def exchange_tails(values: dict[bytes, bytes], chunks: list[list[bytes]]) -> None:

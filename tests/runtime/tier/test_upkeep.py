@@ -21,7 +21,7 @@ from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries
 from hypertier.tier.metrics import Counters
 from hypertier.tier.tenants import Tenants, Terms, tenant_tag
-from hypertier.tier.upkeep import BATCH, LEDGER_SECONDS, Upkeep
+from hypertier.tier.upkeep import BATCH, LEDGER_SECONDS, RENEWAL_SECONDS, Upkeep
 
 CHUNK = 100_000  # two stripes
 STRIPE = 64 * 1024
@@ -38,11 +38,13 @@ def key(tenant: bytes, number: int) -> bytes:
 class Engine:
     """The upkeep of one engine. What it is told is done when `settled` returns."""
 
-    def __init__(self, backend: Backend, ledger: Ledger, clock: FakeClock) -> None:
+    def __init__(
+        self, backend: Backend, ledger: Ledger, clock: FakeClock, entries: Entries | None = None
+    ) -> None:
         tenants = Tenants(QUOTAS)
         self.counters = Counters()
         self.errors: list[Exception | None] = []
-        self.entries = Entries(
+        self.entries = entries or Entries(
             backend,
             FixedNamespace(),
             chunk_bytes=CHUNK,
@@ -279,6 +281,26 @@ def test_a_store_that_failed_gives_its_room_back(world: World) -> None:
     for i in range(50):
         assert world.one.upkeep.admits(key(ACME, i))
         world.one.upkeep.abandoned([key(ACME, i)])
+
+
+def test_a_long_life_is_renewed_before_a_full_store_takes_the_chunk_for_unused(world: World) -> None:
+    forever = Entries(
+        world.backend,
+        FixedNamespace(),
+        chunk_bytes=CHUNK,
+        ttl_seconds=10**6,
+        lookup_timeout_seconds=20,
+        io_timeout_seconds=20,
+    )
+    engine = Engine(world.backend, world.backend, world.clock, forever)
+    engine.store(key(FREE, 0))
+
+    for _ in range(4):
+        world.clock.advance(RENEWAL_SECONDS / 2)
+        engine.use(key(FREE, 0))
+    engine.upkeep.close(20)
+
+    assert engine.counters.total("chunks_renewed") == 2
 
 
 @pytest.fixture(params=["valkey", "cluster"], scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 import xxhash
 
 from hypertier.lab.model import BEGIN_ID, TURN_ID
+from hypertier.tier.tenants import UNSALTED
 
 ROOT = hashlib.sha256(b"hypertier simulated engine").digest()
 WORDS = ("a", "block", "of", "keys", "and", "values", "that", "need", "not", "be", "computed", "again")
@@ -25,12 +26,15 @@ def chat_tokens(messages: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def block_hashes(tokens: Sequence[int], block_size: int) -> list[bytes]:
-    """Hashes of the full blocks, each over the whole prefix. The last token is left to compute."""
+    """Hashes of the full blocks, each over the whole prefix. The last token is left to compute.
+
+    Each is behind the tag of a tenant, as L2 has it: this engine knows no salts, so that of none.
+    """
     hashes: list[bytes] = []
     parent = ROOT
     for start in range(0, (len(tokens) - 1) // block_size * block_size, block_size):
         parent = hashlib.sha256(parent + array("H", tokens[start : start + block_size]).tobytes()).digest()
-        hashes.append(parent)
+        hashes.append(UNSALTED + parent)
     return hashes
 
 
