@@ -517,3 +517,52 @@ def test_an_explanation_is_of_a_tenants_own_cache(tmp_path: Path) -> None:
     acme, zeta, nobody = run_loop(act())
 
     assert acme > 0 == zeta == nobody
+
+
+def test_nothing_is_left_of_many_requests_that_ended_every_way(tmp_path: Path) -> None:
+    folder = AccessFolder(
+        tmp_path,
+        "access: {default: {concurrentRequests: 40, requestsPerMinute: 60, tokensPerMinute: 20000}, "
+        "queue: {maxInFlightPerReplica: 2, size: 10}}\n",
+    )
+
+    async def some_fail(request: Received, writer: asyncio.StreamWriter) -> None:
+        number = json.loads(request.body)["n"]
+        if number % 5 == 0:
+            writer.transport.abort()
+        elif number % 5 == 1:
+            writer.write(SSE_HEAD + event("a"))
+            await writer.drain()
+            writer.transport.abort()
+        else:
+            writer.write(json_answer(b"{}", b"503 Busy" if number % 5 == 2 else b"200 OK"))
+
+    async def act() -> tuple[set[int], list[int]]:
+        async with routed(
+            FakeEngine(some_fail), FakeEngine(some_fail), health_interval_seconds=0.01, **folder.settings
+        ) as router:
+            assert router._door is not None
+            gate = router._door.gate
+            statuses = set()
+            for batch in range(8):
+                clients = []
+                for number in range(60):
+                    client = await RawClient.connect(router.port)
+                    key = (ACME, ZETA, "sk-ht-nobody")[number % 3]
+                    client.send(post(CHAT, b'{"n": %d}' % (batch * 60 + number), bearer(key)))
+                    clients.append(client)
+                for number, client in enumerate(clients):
+                    if number % 7 == 6:
+                        client.close()
+                    else:
+                        statuses.add((await client.answer()).status)
+                        client.close()
+            await eventually(lambda: not router.connections)
+            left = [gate._running, gate.num_waiting, router.budget.held_bytes]
+            left += [tenant.limits.in_flight + tenant.num_queued for tenant in gate.tenants]
+            return statuses, left
+
+    statuses, left = run_loop(act())
+
+    assert {200, 401, 429} <= statuses
+    assert set(left) == {0}
