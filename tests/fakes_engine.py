@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
@@ -91,6 +92,7 @@ class FakeEngine:
     name: str = "engine"
     models: tuple[str, ...] = ()
     metrics: bytes = b""
+    tls: ssl.SSLContext | None = None
     received: list[Received] = field(default_factory=list)
     num_disconnects: int = 0
     num_connections: int = 0
@@ -105,7 +107,9 @@ class FakeEngine:
 
     async def start(self) -> FakeEngine:
         """Listen, on the port it had before if it was started before."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=2**24)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, limit=2**24, ssl=self.tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

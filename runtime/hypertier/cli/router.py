@@ -83,6 +83,21 @@ MIB = 1024 * 1024
     metavar="FILE",
     help="What tenants' cache_salt is made with, as `hypertier router key salt` prints it.",
 )
+@click.option("--tls-cert", metavar="FILE", help="Serve clients by TLS: the chain, in PEM.")
+@click.option("--tls-key", metavar="FILE", help="The key of --tls-cert, in PEM.")
+@click.option(
+    "--replica-ca",
+    metavar="FILE",
+    help="Speak TLS to engines, whose certificates one of these CAs has signed; PEM.",
+)
+@click.option("--replica-cert", metavar="FILE", help="The certificate that engines are shown, in PEM.")
+@click.option("--replica-key", metavar="FILE", help="The key of --replica-cert, in PEM.")
+@click.option(
+    "--replica-server-name",
+    metavar="NAME",
+    help="What stands in engines' certificates, if not their address.",
+)
+@click.option("--reuse-port", is_flag=True, help="Let other processes listen on the same port, too.")
 @click.option(
     "--prefill-replica",
     "prefill_replicas",
@@ -214,6 +229,13 @@ def command(
     prefill_threshold: int,
     model_alias: tuple[str, ...],
     routes: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    replica_ca: str | None,
+    replica_cert: str | None,
+    replica_key: str | None,
+    replica_server_name: str | None,
+    reuse_port: bool,
     explain: bool,
     explain_on_request: bool,
     retries: int,
@@ -262,6 +284,13 @@ def command(
         prefill_threshold=prefill_threshold,
         model_alias=model_alias,
         routes=routes,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        replica_ca=replica_ca,
+        replica_cert=replica_cert,
+        replica_key=replica_key,
+        replica_server_name=replica_server_name,
+        reuse_port=reuse_port,
         explain=explain,
         explain_on_request=explain_on_request,
         retries=retries,
@@ -295,7 +324,8 @@ def command(
 def _say_plan(router: Router) -> None:
     host = router.settings.address.host
     healthy = len(router.replicas.healthy)
-    click.echo(f"router on http://{host}:{router.port}: {router.settings.plan()}; {healthy} healthy now")
+    scheme = "http" if router.settings.tls_cert is None else "https"
+    click.echo(f"router on {scheme}://{host}:{router.port}: {router.settings.plan()}; {healthy} healthy now")
 
 
 @command.group("key", epilog="Example: hypertier router key new --tenant acme >> keys")

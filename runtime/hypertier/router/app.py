@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,6 +30,7 @@ from hypertier.router.metrics import (
     ProtectionCounts,
     RouteCounts,
     SizeCounts,
+    TlsCounts,
 )
 from hypertier.router.model_reading import ModelReading
 from hypertier.router.models import Models
@@ -56,6 +58,7 @@ from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.switching import Switching
+from hypertier.router.tls import Certificate, EngineTls, server_certificate
 
 log = logging.getLogger("hypertier.router")
 
@@ -71,7 +74,8 @@ class Router:
 
     def __init__(self, settings: RouterSettings, *, admission: Admission | None = None) -> None:
         self.settings = settings
-        self.replicas = ReplicaSet()
+        self._client_tls, self._engine_tls, self.certificates = _tls(settings)
+        self.replicas = ReplicaSet(tls=self._engine_tls)
         sizes = CacheSizes(settings.l1_tokens)
 
         def made(name: str) -> Strategy:
@@ -101,6 +105,7 @@ class Router:
         self.metrics.registry.register(self._discoveries)
         if self._shared is not None:
             self.metrics.registry.register(self.peer_counts)
+        self.metrics.registry.register(TlsCounts(self.certificates))
         self._kv_streams = self._hear_engines(self._kvaware)
         self._sizing = Sizing(self.replicas, sizes) if settings.remembers_prompts else None
         if self._sizing is not None:
@@ -176,7 +181,13 @@ class Router:
         if self._door is not None:
             await self._door.watch.start()
             self._tasks.append(loop.create_task(self._door.watch.run()))
-        await self._listen("--listen", settings.address, lambda: ClientConnection(self.front))
+        await self._listen(
+            "--listen",
+            settings.address,
+            lambda: ClientConnection(self.front),
+            tls=self._client_tls,
+            reuse_port=settings.reuse_port,
+        )
         if settings.metrics_address is not None:
             admin = Admin(self.front)
             await self._listen("--metrics-port", settings.metrics_address, lambda: ClientConnection(admin))
@@ -233,10 +244,20 @@ class Router:
             await self._kvaware.stop()
         self.replicas.replace([])
 
-    async def _listen(self, setting: str, address: Address, factory: Callable[[], ClientConnection]) -> None:
+    async def _listen(
+        self,
+        setting: str,
+        address: Address,
+        factory: Callable[[], ClientConnection],
+        *,
+        tls: ssl.SSLContext | None = None,
+        reuse_port: bool = False,
+    ) -> None:
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(factory, address.host, address.port, backlog=_BACKLOG)
+            server = await loop.create_server(
+                factory, address.host, address.port, backlog=_BACKLOG, ssl=tls, reuse_port=reuse_port
+            )
         except OSError as error:
             raise ConfigError(
                 setting, str(address), f"an address of this machine that is free ({error})"
@@ -270,7 +291,7 @@ class Router:
 
     def _prefillers(self, sizes: CacheSizes) -> Prefillers:
         """The other replicas, which prefill alone: with health checks and an index of their own."""
-        settings, replicas = self.settings, ReplicaSet()
+        settings, replicas = self.settings, ReplicaSet(tls=self._engine_tls)
         health = self._prefill_health = HealthChecks(
             replicas,
             interval_seconds=settings.health_interval_seconds,
@@ -321,6 +342,8 @@ class Router:
         while True:
             await asyncio.sleep(1.0)
             self.front.sweep()
+            for certificate in self.certificates:
+                certificate.refresh()
             if self._door is not None:
                 self._door.gate.tick(self.peer_counts.num_told + 1)
 
@@ -330,6 +353,26 @@ class Router:
             self.metrics.ejected(replica.url, reason)
         if replica.state is State.LEAVING:
             self.metrics.forget(replica.url)
+
+
+def _tls(settings: RouterSettings) -> tuple[ssl.SSLContext | None, EngineTls | None, list[Certificate]]:
+    """What clients see, how engines are spoken to, and the certificates in both. Raises ConfigError."""
+    client_tls: ssl.SSLContext | None = None
+    engine_tls: EngineTls | None = None
+    certificates: list[Certificate] = []
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        certificates.append(server_certificate(settings.tls_cert, settings.tls_key))
+        client_tls = certificates[0].context
+    if settings.replica_ca is not None:
+        engine_tls = EngineTls(
+            settings.replica_ca,
+            cert=settings.replica_cert,
+            key=settings.replica_key,
+            server_name=settings.replica_server_name,
+        )
+        if engine_tls.certificate is not None:
+            certificates.append(engine_tls.certificate)
+    return client_tls, engine_tls, certificates
 
 
 async def serve(settings: RouterSettings, *, started: Callable[[Router], None] | None = None) -> None:

@@ -26,7 +26,13 @@ async def check(address: Address, timeout_seconds: float) -> Health:
     """One `GET /health` on a connection of its own: 200 is good, any other status bad."""
     try:
         async with asyncio.timeout(timeout_seconds):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
+            tls = address.tls
+            reader, writer = await asyncio.open_connection(
+                address.host,
+                address.port,
+                ssl=tls.context if tls is not None else None,
+                server_hostname=tls.name_of(address.host) if tls is not None else None,
+            )
             try:
                 writer.write(
                     b"GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % str(address).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -23,6 +23,7 @@ from hypertier.router.shadow import Shadows
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.kvaware import KvAware
+from hypertier.router.tls import Certificate
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -231,6 +232,26 @@ class ProtectionCounts(Collector):
             "Requests not sent again, since too many had been.",
             value=self._retry_budget.num_refused,
         )
+
+
+class TlsCounts(Collector):
+    """Certificates read anew."""
+
+    def __init__(self, certificates: Sequence[Certificate]) -> None:
+        self._certificates = certificates
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Nothing where there is no TLS; called by the registry."""
+        if not self._certificates:
+            return
+        reloads = CounterMetricFamily(
+            "hypertier_router_certificate_reloads",
+            "Times that a certificate's files changed, by what came of it.",
+            labels=["result"],
+        )
+        for result in ("good", "failed"):
+            reloads.add_metric([result], sum(one.reloads[result] for one in self._certificates))
+        yield reloads
 
 
 class KvCounts(Collector):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hypertier.errors import ModelListError
+from hypertier.router import tls
 from hypertier.router.models import Models
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
@@ -25,7 +26,7 @@ Entries = Sequence[Mapping[str, Any]]
 
 def fetch(address: Address) -> Entries:
     """The `data` of one `GET /v1/models`. Raises ModelListError."""
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_SECONDS)
+    connection = tls.connection(address.host, address.port, TIMEOUT_SECONDS, address.tls)
     try:
         connection.request("GET", "/v1/models", headers={"User-Agent": "hypertier-router"})
         response = connection.getresponse()

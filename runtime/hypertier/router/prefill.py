@@ -185,7 +185,13 @@ class Leg:
         request.body = body
         answer = _Answer()
         parser = httptools.HttpResponseParser(answer)
-        reader, writer = await asyncio.open_connection(replica.address.host, replica.address.port)
+        host, tls = replica.address.host, replica.address.tls
+        reader, writer = await asyncio.open_connection(
+            host,
+            replica.address.port,
+            ssl=tls.context if tls is not None else None,
+            server_hostname=tls.name_of(host) if tls is not None else None,
+        )
         try:
             writer.write(request_head(request, self._request_id) + body)
             while not answer.is_complete:

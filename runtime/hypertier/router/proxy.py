@@ -321,10 +321,16 @@ class Exchange:
 
     async def _connect(self, replica: Replica) -> None:
         upstream = Upstream(replica)
-        host, port = replica.address.host, replica.address.port
+        host, port, tls = replica.address.host, replica.address.port, replica.address.tls
         try:
             async with asyncio.timeout(self._proxy.settings.connect_timeout_seconds):
-                await asyncio.get_running_loop().create_connection(lambda: upstream, host, port)
+                await asyncio.get_running_loop().create_connection(
+                    lambda: upstream,
+                    host,
+                    port,
+                    ssl=tls.context if tls is not None else None,
+                    server_hostname=tls.name_of(host) if tls is not None else None,
+                )
         except asyncio.CancelledError:
             upstream.close()
             raise

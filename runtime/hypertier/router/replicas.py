@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
 from hypertier.router.settings import Address
+from hypertier.router.tls import EngineTls
 
 
 class State(Enum):
@@ -85,10 +87,12 @@ class ReplicaSet:
     """All replicas by URL. `healthy` is what may be picked; watchers hear of every change of state.
 
     `in_flight` counts the requests in flight on all of them; `now` is a clock in seconds.
+    All are spoken to by `tls`, where given.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, *, tls: EngineTls | None = None) -> None:
         self._now = now
+        self._tls = tls
         self.healthy: tuple[Replica, ...] = ()
         self.by_url: dict[str, Replica] = {}
         self.in_flight = 0
@@ -117,7 +121,7 @@ class ReplicaSet:
         for url, address in wanted.items():
             present = self.by_url.get(url)
             if present is None:
-                self.by_url[url] = Replica(url, address)
+                self.by_url[url] = Replica(url, replace(address, tls=self._tls))
                 self._change(self.by_url[url], State.NEW, "listed")
             elif present.state is State.LEAVING:
                 self._change(present, State.NEW, "listed")

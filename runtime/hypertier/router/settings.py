@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hypertier.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hypertier.router.tls import EngineTls
 
 STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 BY_PROMPT = ("prefixaware", "kvaware")
@@ -27,10 +31,14 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a TCP port; `host` is a name or an IP address, without brackets."""
+    """A host and a TCP port; `host` is a name or an IP address, without brackets.
+
+    `tls` is how TLS is spoken there; None where it is not.
+    """
 
     host: str
     port: int
+    tls: EngineTls | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -187,6 +195,13 @@ class RouterSettings:
     prefill_threshold: int = 4096
     model_alias: tuple[str, ...] = ()
     routes: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    replica_ca: str | None = None
+    replica_cert: str | None = None
+    replica_key: str | None = None
+    replica_server_name: str | None = None
+    reuse_port: bool = False
     explain: bool = False
     explain_on_request: bool = False
     retries: int = 2
@@ -238,6 +253,7 @@ class RouterSettings:
             )
         if self.session_claim is not None and self.access is None:
             raise ConfigError("--session-key", self.session_key, "--access with jwt, for there to be claims")
+        self._check_tls()
         self._check_kv_events()
         self._check_peers()
         self._check_prefill()
@@ -268,6 +284,26 @@ class RouterSettings:
         works = ", ".join(STRATEGIES)
         if self.strategy not in STRATEGIES:
             raise ConfigError("--strategy", self.strategy, f"one of {works}")
+
+    def _check_tls(self) -> None:
+        pairs = (
+            ("--tls-key", self.tls_key, "--tls-cert", self.tls_cert),
+            ("--replica-key", self.replica_key, "--replica-cert", self.replica_cert),
+        )
+        for key_flag, key, cert_flag, cert in pairs:
+            if (key is None) != (cert is None):
+                missing = key_flag if key is None else cert_flag
+                raise ConfigError(missing, None, f"{cert_flag} and {key_flag} together, or neither")
+        if self.replica_ca is None:
+            needs_ca = (
+                ("--replica-cert", self.replica_cert),
+                ("--replica-server-name", self.replica_server_name),
+            )
+            for setting, got in needs_ca:
+                if got is not None:
+                    raise ConfigError(
+                        setting, got, "--replica-ca beside it: without that, engines get no TLS"
+                    )
 
     def _check_kv_events(self) -> None:
         if not 1 <= self.kv_events_port <= 65534:

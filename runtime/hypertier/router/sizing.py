@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from hypertier.errors import SizeError
+from hypertier.router import tls
 from hypertier.router.cache_sizes import CacheSizes, Reading, read
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
@@ -23,7 +24,7 @@ MAX_METRICS_BYTES = 16 * 2**20
 
 def fetch(address: Address) -> Reading:
     """One `GET /metrics`, on a connection of its own. Raises SizeError."""
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_SECONDS)
+    connection = tls.connection(address.host, address.port, TIMEOUT_SECONDS, address.tls)
     try:
         connection.request("GET", "/metrics")
         response = connection.getresponse()

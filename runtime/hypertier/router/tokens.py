@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, overload
 
 from hypertier.errors import TokenizeError
+from hypertier.router import tls
 from hypertier.router.kv_events import chain
 from hypertier.router.openai import BLOCK_ENDS, Prompt
 from hypertier.router.settings import Address
@@ -114,7 +115,7 @@ def tokenize(address: Address, prompt: Prompt, timeout_seconds: float) -> tuple[
 
 def ask(address: Address, asked: Question, timeout_seconds: float) -> Tokens:
     """Ask an engine, and wait for it. Raises TokenizeError with the cause `failed`."""
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_seconds)
+    connection = tls.connection(address.host, address.port, timeout_seconds, address.tls)
     try:
         connection.request("POST", "/tokenize", asked.body, {"Content-Type": "application/json"})
         response = connection.getresponse()

@@ -35,10 +35,15 @@ CHAT = b"/v1/chat/completions"
 
 
 @asynccontextmanager
-async def router_process(*args: str) -> AsyncIterator[tuple[subprocess.Popen[str], int]]:
-    """Start one on a free port; its process and the port. Waits in threads: the engines live in this loop."""
+async def router_process(
+    *args: str, listen_port: int = 0
+) -> AsyncIterator[tuple[subprocess.Popen[str], int]]:
+    """Start one, on a free port by default; its process and the port.
+
+    Waits in threads: the engines live in this loop.
+    """
     with subprocess.Popen(
-        [*ROUTER, "--listen", "127.0.0.1:0", *args], stdout=subprocess.PIPE, text=True
+        [*ROUTER, "--listen", f"127.0.0.1:{listen_port}", *args], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:
@@ -114,6 +119,44 @@ def test_sigterm_drains_and_ends_with_0() -> None:
 
     assert rest == event("a") + event("b") + b"0\r\n\r\n"
     assert returncode == 0
+
+
+@pytest.mark.cli
+def test_router_is_replaced_under_load_without_a_failed_request() -> None:
+    async def one(port: int) -> int:
+        client = await RawClient.connect(port)
+        client.send(post(CHAT, b"{}"))
+        status = (await client.answer()).status
+        client.close()
+        return status
+
+    async def load(port: int, stop: asyncio.Event) -> list[int]:
+        statuses: list[int] = []
+        while not stop.is_set():
+            statuses.append(await one(port))
+        return statuses
+
+    async def act() -> tuple[list[int], int | None, int]:
+        engine = await FakeEngine().start()
+        args = ("--replica", engine.url, "--reuse-port")
+        stop = asyncio.Event()
+        async with router_process(*args) as (old, port):
+            loads = [asyncio.create_task(load(port, stop)) for _ in range(4)]
+            await eventually(lambda: len(engine.received) > 20)
+            async with router_process(*args, listen_port=port) as (_, same_port):
+                old.terminate()
+                code = await asyncio.to_thread(old.wait, 30)
+                num_before = len(engine.received)
+                await eventually(lambda: len(engine.received) > num_before + 20)
+                stop.set()
+                statuses = [status for part in await asyncio.gather(*loads) for status in part]
+                await engine.kill()
+                return statuses, code, same_port - port
+
+    statuses, code, moved = run_loop(act())
+
+    assert set(statuses) == {200}
+    assert (code, moved) == (0, 0)
 
 
 @pytest.mark.cli

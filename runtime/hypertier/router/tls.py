@@ -1,0 +1,118 @@
+"""TLS on both sides: the certificate that clients see, and what engines must show and are shown.
+
+Certificates are read again when their files change, without a restart; connections that exist keep theirs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import os
+import ssl
+from collections import Counter
+
+from hypertier.errors import ConfigError
+
+log = logging.getLogger("hypertier.router")
+
+
+class Certificate:
+    """A chain and its key, as PEM files, in a context of either side.
+
+    Raises ConfigError naming `setting` for files that can't be read or do not belong together.
+    """
+
+    def __init__(self, context: ssl.SSLContext, cert: str, key: str, setting: str) -> None:
+        self.context = context
+        self.reloads: Counter[str] = Counter()
+        self._cert = cert
+        self._key = key
+        self._seen = self._stamp()
+        try:
+            context.load_cert_chain(cert, key, _no_password)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                setting, cert, f"a PEM file of a chain that goes with the key in {key} ({error})"
+            ) from error
+
+    def refresh(self) -> None:
+        """Read the files again if they changed; what can't be used changes nothing and is counted."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            # In a context of its own first: half a pair must not replace a whole one.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self._cert, self._key, _no_password)
+            self.context.load_cert_chain(self._cert, self._key, _no_password)
+        except (OSError, ValueError) as error:
+            self.reloads["failed"] += 1
+            log.warning("the certificate in %s stays the one read before: %s", self._cert, error)
+        else:
+            self.reloads["good"] += 1
+            log.info("a new certificate was read from %s", self._cert)
+
+    def _stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
+        found: list[tuple[int, int, int] | None] = []
+        for path in (self._cert, self._key):
+            try:
+                stat = os.stat(path)  # behind the links that Kubernetes swaps
+            except OSError:
+                found.append(None)
+            else:
+                found.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
+        return tuple(found)
+
+
+def _no_password() -> str:
+    """In place of OpenSSL's question on the terminal, which would wait for ever."""
+    raise ValueError("the key is encrypted")
+
+
+def server_certificate(cert: str, key: str) -> Certificate:
+    """What clients see: TLS 1.2 or later, HTTP/1.1. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return Certificate(context, cert, key, "--tls-cert")
+
+
+class EngineTls:
+    """How the router speaks TLS to engines: their certificates are always verified.
+
+    `server_name` stands in them; without one it is the engine's address. `certificate` is the router's own.
+    """
+
+    def __init__(
+        self, ca: str, *, cert: str | None = None, key: str | None = None, server_name: str | None = None
+    ) -> None:
+        try:
+            self.context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
+        except (OSError, ValueError) as error:
+            raise ConfigError("--replica-ca", ca, f"a PEM file of certificates ({error})") from error
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.server_name = server_name
+        self.certificate = Certificate(self.context, cert, key, "--replica-cert") if cert and key else None
+
+    def name_of(self, host: str) -> str:
+        """What must stand in that engine's certificate."""
+        return self.server_name or host
+
+
+class _Https(http.client.HTTPSConnection):
+    """As in the library, but that the certificate's name may be another than the address."""
+
+    def __init__(self, host: str, port: int, timeout: float, tls: EngineTls) -> None:
+        super().__init__(host, port, timeout=timeout, context=tls.context)
+        self._tls = tls
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.context.wrap_socket(self.sock, server_hostname=self._tls.name_of(self.host))
+
+
+def connection(host: str, port: int, timeout: float, tls: EngineTls | None) -> http.client.HTTPConnection:
+    """A blocking connection to an engine, for what is not on the way of requests."""
+    if tls is None:
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+    return _Https(host, port, timeout, tls)

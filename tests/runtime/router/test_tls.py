@@ -1,0 +1,190 @@
+"""TLS towards clients and engines, with real certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes_engine import FakeEngine, RawClient, get, post, run_loop
+from fakes_router import routed
+from fakes_tls import Authority
+
+from hypertier.errors import ConfigError
+from hypertier.router.cache_sizes import Reading, read
+from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.sizing import fetch
+from hypertier.router.tls import Certificate, EngineTls, server_certificate
+
+METRICS = b"# nothing of a cache\n"
+CHAT = b"/v1/chat/completions"
+
+
+async def connect(port: int, tls: ssl.SSLContext) -> RawClient:
+    return RawClient(*await asyncio.open_connection("127.0.0.1", port, ssl=tls))
+
+
+def subject(client: RawClient) -> str:
+    """The name in the certificate that the router showed."""
+    return str(client.writer.get_extra_info("peercert")["subject"][0][0][1])
+
+
+def touched(certificate: Certificate, path: str) -> None:
+    """Make sure that the file's time moved, however coarse the clock of the file system."""
+    stat = os.stat(path)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1_000_000))
+    certificate.refresh()
+
+
+def test_clients_are_served_by_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("router")
+
+    async def act() -> tuple[int, bytes, str]:
+        async with routed(FakeEngine(), tls_cert=cert, tls_key=key) as router:
+            client = await connect(router.port, authority.client())
+            client.send(post(CHAT, b"{}") + get(b"/health"))
+            first, _ = await client.answer(), await client.answer()
+            return first.status, first.body, subject(client)
+
+    assert run_loop(act()) == (200, b'{"served_by": "engine"}', "router")
+
+
+def test_plain_http_to_a_tls_port_gets_nothing_and_harms_nobody(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("router")
+
+    async def act() -> tuple[bytes, int]:
+        async with routed(FakeEngine(), tls_cert=cert, tls_key=key) as router:
+            plain = await RawClient.connect(router.port)
+            plain.send(get(b"/health"))
+            got = await plain.ended()
+            client = await connect(router.port, authority.client())
+            client.send(get(b"/health"))
+            return got, (await client.answer()).status
+
+    got, status = run_loop(act())
+
+    assert b"HTTP/" not in got
+    assert status == 200
+
+
+def test_changed_certificate_is_shown_to_new_clients_and_old_ones_stay(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("first")
+
+    async def act() -> tuple[str, str, int]:
+        async with routed(FakeEngine(), tls_cert=cert, tls_key=key) as router:
+            old = await connect(router.port, authority.client())
+            authority.issue("second", at=Path(cert).parent)
+            certificate = router.certificates[0]
+            touched(certificate, cert)
+            new = await connect(router.port, authority.client())
+            old.send(get(b"/health"))
+            status = (await old.answer()).status
+            assert b'certificate_reloads_total{result="good"} 1.0' in router.metrics.text()
+            return subject(old), subject(new), status
+
+    assert run_loop(act()) == ("first", "second", 200)
+
+
+def test_half_written_certificate_changes_nothing_and_is_counted(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("first")
+    certificate = server_certificate(cert, key)
+
+    Path(cert).write_text("-----BEGIN CERTIFICATE-----\n")
+    touched(certificate, cert)
+    authority.issue("second", at=Path(cert).parent)
+    touched(certificate, cert)
+
+    assert certificate.reloads == {"failed": 1, "good": 1}
+
+
+@pytest.mark.parametrize("mutual", [False, True], ids=["server", "mutual"])
+def test_engines_are_spoken_to_by_tls(tmp_path: Path, mutual: bool) -> None:
+    authority = Authority(tmp_path)
+    settings: dict[str, Any] = {"replica_ca": authority.ca}
+    if mutual:
+        settings |= dict(zip(("replica_cert", "replica_key"), authority.issue("router"), strict=True))
+
+    async def act() -> int:
+        engine = FakeEngine(tls=authority.server(asks_client=mutual))
+        async with routed(engine, **settings) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}"))
+            return (await client.answer()).status
+
+    assert run_loop(act()) == 200
+
+
+@pytest.mark.parametrize("wrong", ["another-ca", "another-name", "no-certificate"])
+def test_engine_that_is_not_verified_gets_no_request(tmp_path: Path, wrong: str) -> None:
+    authority = Authority(tmp_path)
+    trusted = Authority(tmp_path, "other").ca if wrong == "another-ca" else authority.ca
+    host = "engine.example" if wrong == "another-name" else "127.0.0.1"
+
+    async def act() -> tuple[int, int]:
+        engine = FakeEngine(tls=authority.server(host=host, asks_client=wrong == "no-certificate"))
+        async with routed(engine, replica_ca=trusted) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}"))
+            return (await client.answer()).status, len(engine.received)
+
+    assert run_loop(act()) == (503, 0)
+
+
+def test_engines_certificate_may_name_them_all_alike(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+
+    async def act() -> int:
+        engine = FakeEngine(tls=authority.server(host="engine.example"))
+        async with routed(engine, replica_ca=authority.ca, replica_server_name="engine.example") as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}"))
+            return (await client.answer()).status
+
+    assert run_loop(act()) == 200
+
+
+def test_what_is_asked_beside_requests_goes_by_tls_too(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = EngineTls(authority.ca, server_name="engine.example")
+
+    async def act() -> Reading:
+        engine = FakeEngine(metrics=METRICS, tls=authority.server(host="engine.example"))
+        await engine.start()
+        reading = await asyncio.to_thread(fetch, Address("127.0.0.1", engine.port, tls))
+        await engine.kill()
+        return reading
+
+    assert run_loop(act()) == read(METRICS)
+
+
+def test_files_that_do_not_belong_together_are_refused_at_start(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, _ = authority.issue("one")
+    _, key = authority.issue("two")
+
+    with pytest.raises(ConfigError, match="--tls-cert"):
+        server_certificate(cert, key)
+    with pytest.raises(ConfigError, match="--replica-ca"):
+        EngineTls(str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"tls_cert": "a"}, "--tls-key"),
+        ({"tls_key": "a"}, "--tls-cert"),
+        ({"replica_ca": "c", "replica_cert": "a"}, "--replica-key"),
+        ({"replica_cert": "a", "replica_key": "b"}, "--replica-cert"),
+        ({"replica_server_name": "a"}, "--replica-server-name"),
+    ],
+)
+def test_half_of_a_pair_is_refused(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        RouterSettings(replicas=("http://127.0.0.1:1",), **settings)
