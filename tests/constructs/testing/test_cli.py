@@ -1,4 +1,4 @@
-"""The real CDK CLI bootstraps, deploys and destroys the reference deployment, on loopback."""
+"""The real CDK CLI bootstraps, deploys and destroys every example, on loopback."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from fakes_emulator import read_object
 from fakes_moto import ACCOUNT, REGION
 from fakes_nodes import node
-from fakes_stacks import synthesized
+from fakes_stacks import EXAMPLES, synthesized
 
-from hypertier.spec.deployment import Images, load_deployment
+from hypertier.spec.deployment import load_deployment
 from hypertier_cdk.testing import CloudFormationServer
 
 ROOT = Path(__file__).parents[3]
@@ -52,17 +52,25 @@ class Cli:
         return ran.stdout + ran.stderr
 
 
-@pytest.fixture(scope="module")
-def assembly() -> Path:
-    deployment = load_deployment(ROOT / "examples" / "reference" / "deployment.yaml")
+def assembly_of(file: Path) -> Path:
+    deployment = load_deployment(file)
     # Images that exist: building them needs Docker.
-    images = Images(engine=f"{REGISTRY}/engine:1", router=f"{REGISTRY}/router:1")
-    return synthesized(replace(deployment, images=images))
+    images = replace(deployment.images, engine=f"{REGISTRY}/engine:1", router=f"{REGISTRY}/router:1")
+    # The emulated account is one Region's.
+    return synthesized(replace(deployment, images=images, region=REGION))
+
+
+@pytest.fixture(params=EXAMPLES, ids=lambda file: file.parent.name)
+def example(request: pytest.FixtureRequest) -> Path:
+    file: Path = request.param
+    return file
 
 
 @pytest.fixture
-def cli(world: Any, assembly: Path) -> Iterator[Cli]:
-    world.fake.nodes = [node("hyperpod-i-1", "system")]
+def cli(world: Any, example: Path) -> Iterator[Cli]:
+    groups = load_deployment(example).instance_groups
+    world.fake.nodes = [node(f"hyperpod-i-{group.name}", group.name) for group in groups]
+    assembly = assembly_of(example)
     with CloudFormationServer(world.emulator, read_object) as server:
         environment = os.environ | {
             "AWS_ENDPOINT_URL_CLOUDFORMATION": server.url,
@@ -71,15 +79,16 @@ def cli(world: Any, assembly: Path) -> Iterator[Cli]:
         yield Cli(environment, assembly)
 
 
-def test_bootstrap_deploy_and_destroy(cli: Cli, world: Any) -> None:
+def test_bootstrap_deploy_and_destroy(cli: Cli, world: Any, example: Path) -> None:
+    deployment = load_deployment(example)
     cli.run("bootstrap", f"aws://{ACCOUNT}/{REGION}")
     deployed = cli.run("deploy", "--all", "--require-approval", "never")
     again = cli.run("deploy", "--all", "--require-approval", "never")
     num_clusters = len(world.emulator.resources("AWS::SageMaker::Cluster"))
     cli.run("destroy", "--all", "--force")
 
-    assert "reference-operations" in deployed
+    assert f"{deployment.name}-operations" in deployed
     assert "no changes" in again
-    assert num_clusters == 1
+    assert num_clusters == (0 if deployment.cluster.existing else 1)
     left = {resource.stack for resource, _ in world.emulator.all_resources()}
     assert left == {"CDKToolkit"}
