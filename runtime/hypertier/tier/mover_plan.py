@@ -21,6 +21,8 @@ from hypertier.tier.tenants import OTHERS_NAME, Tenants, tenant_tag
 from hypertier.tier.transfers import Transfers
 from hypertier.tier.upkeep import Upkeep
 
+GATHER_SECONDS = 0.25  # how long upkeep may be put off
+
 
 @dataclass(frozen=True)
 class MoverPlan:
@@ -101,7 +103,10 @@ def build_upkeep(
         backend.close()
         return None
     timeout_seconds = plan.settings.io_timeout_ms / 1000
-    return Upkeep(entries, Tenants(plan.settings.tenants), counters, on_change, ledger, timeout_seconds)
+    tenants = Tenants(plan.settings.tenants)
+    return Upkeep(
+        entries, tenants, counters, on_change, ledger, timeout_seconds, gather_seconds=GATHER_SECONDS
+    )
 
 
 def build_mover(

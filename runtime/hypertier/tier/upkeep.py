@@ -39,6 +39,9 @@ class Upkeep:
     a quota has a ledger in L2, shared by all engines, of what it keeps. When that exceeds the quota the
     tenant's own chunks go, the longest unused first. What an engine has stored but not yet written down is
     bounded, so a ledger that cannot be reached stops a tenant's stores.
+
+    What comes within `gather_seconds` is done in one go: a thread that wakes takes the interpreter's lock
+    from the engine.
     """
 
     def __init__(
@@ -51,7 +54,10 @@ class Upkeep:
         timeout_seconds: float = 1.0,
         new_circuit: Callable[[], Circuit] = Circuit,
         clock: Callable[[], float] = time.time,
+        gather_seconds: float = 0.0,
     ) -> None:
+        self._gather_seconds = gather_seconds
+        self._over = threading.Event()
         self._entries = entries
         self._tenants = tenants
         self._counters = counters
@@ -105,6 +111,7 @@ class Upkeep:
     def close(self, timeout_seconds: float) -> None:
         """End the connections and the thread; what it has not done is left."""
         self._entries.close()
+        self._over.set()
         self._notes.put(None)
         self._thread.join(timeout_seconds)
 
@@ -130,6 +137,7 @@ class Upkeep:
         notes: list[tuple[bool, Iterable[bytes]]] = []
         try:
             note = self._notes.get(timeout=RETRY_SECONDS if self._owed else None)
+            self._over.wait(self._gather_seconds)
             while note is not None:
                 notes.append(note)
                 note = self._notes.get_nowait()

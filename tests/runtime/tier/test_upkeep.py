@@ -39,7 +39,12 @@ class Engine:
     """The upkeep of one engine. What it is told is done when `settled` returns."""
 
     def __init__(
-        self, backend: Backend, ledger: Ledger, clock: FakeClock, entries: Entries | None = None
+        self,
+        backend: Backend,
+        ledger: Ledger,
+        clock: FakeClock,
+        entries: Entries | None = None,
+        gather_seconds: float = 0.0,
     ) -> None:
         tenants = Tenants(QUOTAS)
         self.counters = Counters()
@@ -63,6 +68,7 @@ class Engine:
             20.0,
             lambda: Circuit(clock, lambda: 0.0),
             clock,
+            gather_seconds,
         )
 
     def store(self, *keys: bytes) -> list[bytes]:
@@ -160,6 +166,20 @@ def test_many_chunks_are_renewed_in_few_requests(world: World) -> None:
     world.one.use(*(key(FREE, i) for i in range(3 * BATCH)))
 
     assert world.backend.num_calls - calls == 3
+
+
+def test_what_comes_in_a_while_is_done_in_one_go_and_the_end_waits_for_none_of_it(world: World) -> None:
+    slow = Engine(world.backend, world.backend, world.clock, gather_seconds=1_000.0)
+    calls = world.backend.num_calls
+
+    for number in range(5):
+        slow.upkeep.used([key(FREE, number)])
+    slow.upkeep._over.set()  # as if the while were over
+
+    assert eventually(lambda: slow.upkeep._notes.empty() and world.backend.num_calls > calls)
+    slow.upkeep.close(20)
+    assert world.backend.num_calls - calls == 1
+    assert not slow.upkeep._thread.is_alive()
 
 
 def test_a_tenants_time_to_live_is_its_own(world: World) -> None:
