@@ -67,6 +67,10 @@ def test_the_review_is_printed_at_the_end(
     assert str(folder / "cdk.out" / "review.md") in said
 
 
+def test_no_flag_of_the_cdk_is_left_open(synthesized: subprocess.CompletedProcess[str]) -> None:
+    assert "feature flags are not configured" not in synthesized.stderr
+
+
 def test_standard_output_is_left_to_templates(synthesized: subprocess.CompletedProcess[str]) -> None:
     assert synthesized.stdout == ""
 
