@@ -7,10 +7,11 @@ refused, never skipped. `CloudFormationServer` lets the CDK CLI deploy to it.
 
 from __future__ import annotations
 
-from hypertier_cdk.testing.emulator import Emulator, Event
+from hypertier_cdk.testing.emulator import Emulator
 from hypertier_cdk.testing.providers import Made, Provider, Resource
 from hypertier_cdk.testing.server import CloudFormationServer
 from hypertier_cdk.testing.shapes import SHAPES, Shape, ShapeProvider
+from hypertier_cdk.testing.stack import Event
 
 __all__ = [
     "SHAPES",

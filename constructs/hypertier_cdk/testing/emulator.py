@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import shutil
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hypertier.errors import DeploymentError
+from hypertier.errors import DeploymentError, HypertierError
 from hypertier_cdk.create_only import replacements
+from hypertier_cdk.testing.assembly import stacks_of
 from hypertier_cdk.testing.builtin import (
     Charts,
     CustomResources,
@@ -28,6 +29,7 @@ from hypertier_cdk.testing.builtin import (
 from hypertier_cdk.testing.intrinsics import Resolver, creation_order
 from hypertier_cdk.testing.providers import Made, Provider, Resource
 from hypertier_cdk.testing.shapes import SHAPES, ShapeProvider
+from hypertier_cdk.testing.stack import Event, Request, Stack
 
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
 CHART = "Custom::AWSCDK-EKS-HelmChart"
@@ -35,29 +37,6 @@ JSON = "Custom::AWSCDKCfnJson"
 UPLOAD = "Custom::CDKBucketDeployment"
 NOT_RESOURCES = ("AWS::CDK::Metadata",)
 ZONES = ("a", "b", "c")
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One step of a deployment: CREATE, UPDATE or DELETE of a resource."""
-
-    action: str
-    stack: str
-    logical_id: str
-    type: str
-
-
-@dataclass(slots=True)
-class _Stack:
-    """A stack that is deployed: its template, what was made of it, and its assets' folder, if any."""
-
-    template: dict[str, Any]
-    folder: Path | None
-    region: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    resources: dict[str, Resource] = field(default_factory=dict)
-    made: dict[str, Made] = field(default_factory=dict)
-    exports: dict[str, Any] = field(default_factory=dict)
 
 
 class Emulator:
@@ -96,7 +75,7 @@ class Emulator:
         self._account = account
         self._region = region
         self._assets = assets
-        self._stacks: dict[str, _Stack] = {}
+        self._stacks: dict[str, Stack] = {}
         self._functions = Functions(self._code_folder, {"AWS_REGION": region, **(environment or {})})
         self._secrets = Secrets()
         self._custom = CustomResources(self._functions, max_looks)
@@ -114,16 +93,19 @@ class Emulator:
             **(providers or {}),
         }
 
-    def deploy(self, assembly: Path | str) -> None:
+    def deploy(self, assembly: Path | str, *, rollback: bool = True) -> None:
         """Deploy every stack of a cloud assembly, or bring those that are deployed to what it asks for.
 
+        A stack that fails is rolled back: what it changed is changed back, what it made is deleted. Stacks
+        before it stay as they are, those after it are not begun. Without `rollback` it stays as it is then.
+
         Raises:
-            DeploymentError: a resource cannot be made, or its type is not known. What was made by then stays.
+            DeploymentError: a resource cannot be made, or its type is not known.
             ConfigError: a change that would replace what cannot be replaced.
         """
         folder = Path(assembly)
-        for name, region, template in _stacks_of(folder):
-            self.put_stack(name, template, region=region, folder=folder)
+        for name, region, template in stacks_of(folder):
+            self.put_stack(name, template, region=region, folder=folder, rollback=rollback)
 
     def put_stack(
         self,
@@ -133,21 +115,44 @@ class Emulator:
         region: str = "",
         parameters: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        rollback: bool = True,
     ) -> None:
         """Deploy one stack, or bring it to what `template` asks for; code lies in `folder` or by `assets`.
 
         Raises:
-            DeploymentError: a resource cannot be made, or its type is not known. What was made by then stays.
+            DeploymentError: a resource cannot be made, or its type is not known.
             ConfigError: a change that would replace what cannot be replaced.
         """
-        self._refuse_unknown_types(name, template)
-        stack = self._stacks.get(name)
-        if stack is None:
-            stack = self._stacks[name] = _Stack({}, folder, region or self._region)
-        for problem in replacements(stack.template, template):
-            raise problem
-        stack.template, stack.folder, stack.parameters = template, folder, dict(parameters or {})
-        self._deploy(name, stack)
+        stack = self._stacks.setdefault(name, Stack(region or self._region))
+        before, fresh = stack.request, not stack.made
+        try:
+            self._refuse_unknown_types(name, template)
+            for problem in replacements(before.template, template):
+                raise problem
+            stack.request = Request(template, dict(parameters or {}), folder)
+            self._deploy(name, stack)
+        except HypertierError as error:
+            if not rollback:
+                stack.status = f"{_action(fresh)}_FAILED"
+                raise
+            stack.request = before
+            self._roll_back(name, stack, error, fresh=fresh)
+            raise
+        stack.status = f"{_action(fresh)}_COMPLETE"
+
+    def _roll_back(self, name: str, stack: Stack, cause: HypertierError, *, fresh: bool) -> None:
+        """Bring a stack back to what it was asked for before: nothing, where it is `fresh`."""
+        outcome = "ROLLBACK" if fresh else "UPDATE_ROLLBACK"
+        try:
+            self._deploy(name, stack, undoing=fresh)
+        except DeploymentError as error:
+            stack.status = f"{outcome}_FAILED"
+            raise DeploymentError(f"{cause}; rolling back failed, too: {error}") from error
+        stack.status = f"{outcome}_COMPLETE"
+
+    def status(self, name: str) -> str:
+        """How a stack's last deployment ended, in CloudFormation's words; "" where there is no such stack."""
+        return self._stacks[name].status if name in self._stacks else ""
 
     def destroy(self) -> None:
         """Delete every stack, the last one first, and in each what was made last first.
@@ -164,8 +169,10 @@ class Emulator:
         Raises:
             DeploymentError: a resource cannot be deleted. What is deleted by then stays so.
         """
-        for logical_id in list(reversed(self._stacks[name].made)):
-            self._delete(name, logical_id)
+        stack = self._stacks[name]
+        stack.status = "DELETE_FAILED"  # until it has not
+        for logical_id in list(reversed(stack.made)):
+            self._delete(name, stack, logical_id)
         del self._stacks[name]
 
     def outputs(self, name: str) -> dict[str, Any]:
@@ -174,7 +181,7 @@ class Emulator:
         resolver = self._resolver(name, stack)
         return {
             key: resolver.resolve(output["Value"])
-            for key, output in stack.template.get("Outputs", {}).items()
+            for key, output in stack.request.template.get("Outputs", {}).items()
             if _holds(resolver, output)
         }
 
@@ -231,8 +238,9 @@ class Emulator:
                     "add it to `providers`"
                 )
 
-    def _deploy(self, name: str, stack: _Stack) -> None:
-        template = stack.template
+    def _deploy(self, name: str, stack: Stack, *, undoing: bool = False) -> None:
+        """Bring a stack to what is asked for; `undoing` what its first deployment made."""
+        template = stack.request.template
         resolver = self._resolver(name, stack)
         wanted = [
             logical_id
@@ -252,48 +260,59 @@ class Emulator:
                 region=stack.region,
             )
             self._make(stack, resource)
+            stack.policies[logical_id] = written.get("DeletionPolicy", "Delete")
         for logical_id in [entry for entry in reversed(stack.made) if entry not in wanted]:
-            self._delete(name, logical_id)
+            self._delete(name, stack, logical_id, undoing=undoing)
         stack.exports = {
             resolver.resolve(output["Export"]["Name"]): resolver.resolve(output["Value"])
             for output in template.get("Outputs", {}).values()
             if "Export" in output and _holds(resolver, output)
         }
 
-    def _make(self, stack: _Stack, resource: Resource) -> None:
+    def _make(self, stack: Stack, resource: Resource) -> None:
         before = stack.resources.get(resource.logical_id)
         if before == resource:
             return
         provider = self._provider(resource)
-        action = "CREATE" if before is None else "UPDATE"
-        self.events.append(Event(action, resource.stack, resource.logical_id, resource.type))
-        try:
-            made = (
-                provider.create(resource)
-                if before is None
-                else provider.update(resource, stack.made[resource.logical_id])
-            )
-        except DeploymentError as error:
-            raise DeploymentError(f"{resource.stack}: {action} of {resource.logical_id}: {error}") from error
+        if before is None:
+            with self._step("CREATE", resource):
+                made = provider.create(resource)
+        else:
+            # An update that fails may have done half of its work, so rolling back begins from what it wanted.
+            stack.resources[resource.logical_id] = resource
+            with self._step("UPDATE", resource):
+                made = provider.update(resource, stack.made[resource.logical_id])
         stack.resources[resource.logical_id] = resource
         stack.made[resource.logical_id] = made
 
-    def _delete(self, name: str, logical_id: str) -> None:
-        stack = self._stacks[name]
-        resource, made = stack.resources.pop(logical_id), stack.made.pop(logical_id)
-        if stack.template["Resources"].get(logical_id, {}).get("DeletionPolicy") == "Retain":
+    def _delete(self, name: str, stack: Stack, logical_id: str, *, undoing: bool = False) -> None:
+        resource, made = stack.resources[logical_id], stack.made[logical_id]
+        if stack.retains(logical_id, undoing=undoing):
             self.retained.append((name, logical_id))
-            return
-        self.events.append(Event("DELETE", name, logical_id, resource.type))
+        else:
+            with self._step("DELETE", resource):
+                self._provider(resource).delete(resource, made)
+        del stack.resources[logical_id], stack.made[logical_id], stack.policies[logical_id]
+
+    @contextmanager
+    def _step(self, action: str, resource: Resource) -> Iterator[None]:
+        """Note one step in `events`, and why it failed.
+
+        Raises:
+            DeploymentError: it failed; names the step.
+        """
+        number = len(self.events)
+        self.events.append(Event(action, resource.stack, resource.logical_id, resource.type))
         try:
-            self._provider(resource).delete(resource, made)
+            yield
         except DeploymentError as error:
-            raise DeploymentError(f"{name}: DELETE of {logical_id}: {error}") from error
+            self.events[number] = replace(self.events[number], reason=str(error))
+            raise DeploymentError(f"{resource.stack}: {action} of {resource.logical_id}: {error}") from error
 
     def _provider(self, resource: Resource) -> Provider:
         return self._providers.get(resource.type, self._custom)
 
-    def _resolver(self, name: str, stack: _Stack) -> Resolver:
+    def _resolver(self, name: str, stack: Stack) -> Resolver:
         def ref(target: str) -> Any:
             pseudo = {
                 "AWS::AccountId": self._account,
@@ -307,9 +326,9 @@ class Emulator:
                 return pseudo[target]
             if target in stack.made:
                 return stack.made[target].ref
-            if target in stack.parameters:
-                return stack.parameters[target]
-            parameter = stack.template.get("Parameters", {}).get(target)
+            if target in stack.request.parameters:
+                return stack.request.parameters[target]
+            parameter = stack.request.template.get("Parameters", {}).get(target)
             if parameter is None or "Default" not in parameter:
                 raise DeploymentError(f"{name}: Ref of {target}, which has no value")
             return parameter["Default"]
@@ -317,7 +336,7 @@ class Emulator:
         def attribute(target: str, path: str) -> Any:
             found = stack.made.get(target)
             if found is None or path not in found.attributes:
-                kind = stack.template["Resources"].get(target, {}).get("Type")
+                kind = stack.request.resource(target).get("Type")
                 raise DeploymentError(
                     f"{name}: {target} ({kind}) has no attribute {path} known to the emulator"
                 )
@@ -330,7 +349,7 @@ class Emulator:
             raise DeploymentError(f"{name}: no stack exports {export}")
 
         return Resolver(
-            stack.template,
+            stack.request.template,
             ref=ref,
             attribute=attribute,
             imported=imported,
@@ -349,7 +368,7 @@ class Emulator:
         if not digest:
             return None
         if digest not in self._unpacked:
-            folder = self._stacks[resource.stack].folder
+            folder = self._stacks[resource.stack].request.folder
             if folder is not None and (folder / f"asset.{digest}").is_dir():
                 return folder / f"asset.{digest}"
             archive = self._archive(folder, bucket, key)
@@ -367,6 +386,10 @@ class Emulator:
         return self._assets(bucket, key) if self._assets else None
 
 
+def _action(fresh: bool) -> str:
+    return "CREATE" if fresh else "UPDATE"
+
+
 def _holds(resolver: Resolver, resource: Mapping[str, Any]) -> bool:
     """Whether the condition of a resource or an output holds; true where it has none."""
     return "Condition" not in resource or resolver.condition(resource["Condition"])
@@ -375,34 +398,3 @@ def _holds(resolver: Resolver, resource: Mapping[str, Any]) -> bool:
 def _made_up_name(stack: str, logical_id: str) -> str:
     digest = hashlib.sha256(f"{stack}/{logical_id}".encode()).hexdigest()[:12].upper()
     return f"{stack}-{logical_id}-{digest}"[-64:].lstrip("-")
-
-
-def _stacks_of(assembly: Path) -> list[tuple[str, str, dict[str, Any]]]:
-    """The assembly's stacks, each after those that it depends on: name, Region or "", template."""
-    try:
-        artifacts = json.loads((assembly / "manifest.json").read_text(encoding="utf-8"))["artifacts"]
-    except (OSError, ValueError, KeyError) as error:
-        raise DeploymentError(f"{assembly} is no cloud assembly: {error}") from error
-    stacks = {
-        name: artifact
-        for name, artifact in artifacts.items()
-        if artifact["type"] == "aws:cloudformation:stack"
-    }
-    ordered: list[str] = []
-    waiting = list(stacks)
-    while waiting:
-        name = next(
-            entry
-            for entry in waiting
-            if all(other in ordered for other in stacks[entry].get("dependencies", []) if other in stacks)
-        )
-        waiting.remove(name)
-        ordered.append(name)
-    found = []
-    for name in ordered:
-        region = stacks[name]["environment"].rpartition("/")[2]
-        template = json.loads(
-            (assembly / stacks[name]["properties"]["templateFile"]).read_text(encoding="utf-8")
-        )
-        found.append((name, "" if region.startswith("unknown") else region, template))
-    return found

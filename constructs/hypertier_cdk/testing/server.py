@@ -159,11 +159,18 @@ class CloudFormationServer:
         self._tell(stack, f"{kind}_IN_PROGRESS")
         before = len(self._emulator.events)
         try:
-            self._emulator.put_stack(stack.name, change.template, parameters=change.parameters)
+            self._emulator.put_stack(
+                stack.name,
+                change.template,
+                parameters=change.parameters,
+                rollback=query.get("DisableRollback") != "true",
+            )
             stack.outputs = self._emulator.outputs(stack.name)
         except HypertierError as error:
-            self._tell_steps(stack, before)
-            self._tell(stack, f"{kind}_FAILED", str(error))
+            status = self._emulator.status(stack.name)
+            rolling_back = status.rpartition("_")[0] + "_IN_PROGRESS" if "ROLLBACK" in status else ""
+            self._tell_steps(stack, before, rolling_back=rolling_back)
+            self._tell(stack, status, str(error))
             return {}
         self._tell_steps(stack, before)
         stack.template, stack.parameters, stack.tags = change.template, change.parameters, change.tags
@@ -183,7 +190,8 @@ class CloudFormationServer:
         self._tell(stack, "DELETE_IN_PROGRESS")
         before = len(self._emulator.events)
         try:
-            self._emulator.delete_stack(stack.name)
+            if self._emulator.status(stack.name):  # else nothing of it was ever executed
+                self._emulator.delete_stack(stack.name)
         except DeploymentError as error:
             self._tell_steps(stack, before)
             self._tell(stack, "DELETE_FAILED", str(error))
@@ -285,9 +293,15 @@ class CloudFormationServer:
         stack.status, stack.reason = status, reason
         self._tell_event(stack, stack.name, "AWS::CloudFormation::Stack", status, reason)
 
-    def _tell_steps(self, stack: _State, before: int) -> None:
+    def _tell_steps(self, stack: _State, before: int, *, rolling_back: str = "") -> None:
+        """Tell the emulator's steps since `before`, after one that failed also that it is `rolling_back`."""
         for event in self._emulator.events[before:]:
-            self._tell_event(stack, event.logical_id, event.type, f"{event.action}_COMPLETE", "")
+            outcome = "FAILED" if event.reason else "COMPLETE"
+            self._tell_event(stack, event.logical_id, event.type, f"{event.action}_{outcome}", event.reason)
+            if event.reason and rolling_back:
+                failed = f"The following resource(s) failed to {event.action.lower()}: [{event.logical_id}]."
+                self._tell(stack, rolling_back, failed)
+                rolling_back = ""
 
     def _tell_event(self, stack: _State, logical_id: str, kind: str, status: str, reason: str) -> None:
         stack.events.append(

@@ -369,6 +369,152 @@ def test_a_custom_resource_that_refuses_ends_the_deployment(
         (emulator.destroy if request_type == "Delete" else lambda: emulator.deploy(folder))()
 
 
+def test_a_stack_that_fails_is_rolled_back_and_says_so(code: Path, tmp_path: Path) -> None:
+    emulator = Emulator()
+
+    with pytest.raises(DeploymentError, match="no Create today"):
+        emulator.deploy(assembly(lambda stack: waiting(stack, code, tmp_path, Refuse="Create")))
+
+    assert emulator.status("Stack0") == "ROLLBACK_COMPLETE"
+    assert emulator.all_resources() == []
+    made = [event.logical_id for event in emulator.events if event.action == "CREATE" and not event.reason]
+    deleted = [event.logical_id for event in emulator.events if event.action == "DELETE"]
+    assert deleted == made[::-1]
+    (failed,) = [event for event in emulator.events if event.reason]
+    assert (failed.action, failed.logical_id) == ("CREATE", "Thing")
+
+
+def test_stacks_before_the_one_that_fails_stay_and_those_after_it_are_not_begun() -> None:
+    emulator = Emulator()
+
+    with pytest.raises(DeploymentError, match="no attribute Shine"):
+        emulator.deploy(
+            assembly(
+                lambda stack: sqs.Queue(stack, "First"),
+                lambda stack: cdk.CfnOutput(stack, "Odd", value=shine(stack), export_name="odd"),
+                lambda stack: sqs.Queue(stack, "Last"),
+            )
+        )
+
+    statuses = [emulator.status(f"Stack{number}") for number in range(3)]
+    assert statuses == ["CREATE_COMPLETE", "ROLLBACK_COMPLETE", ""]
+
+
+def shine(stack: cdk.Stack) -> str:
+    """An attribute that no queue has."""
+    queue = cdk.CfnResource(stack, "Odd queue", type="AWS::SQS::Queue")
+    return queue.get_att("Shine").to_string()
+
+
+def test_a_deployment_that_failed_can_be_tried_again(code: Path, tmp_path: Path) -> None:
+    emulator = Emulator()
+    with pytest.raises(DeploymentError):
+        emulator.deploy(assembly(lambda stack: waiting(stack, code, tmp_path, Refuse="Create")))
+
+    emulator.deploy(assembly(lambda stack: waiting(stack, code, tmp_path)))
+
+    assert emulator.status("Stack0") == "CREATE_COMPLETE"
+    assert len(emulator.resources("AWS::SQS::Queue")) == 1
+
+
+def test_an_update_that_fails_is_taken_back_the_half_done_resource_too(code: Path, tmp_path: Path) -> None:
+    emulator = Emulator()
+    emulator.deploy(assembly(lambda stack: (sns.Topic(stack, "Topic"), waiting(stack, code, tmp_path))))
+    before = emulator.resources("AWS::SNS::Topic")
+
+    with pytest.raises(DeploymentError, match="no Update today"):
+        emulator.deploy(
+            assembly(
+                lambda stack: (
+                    sns.Topic(stack, "Topic", display_name="other"),
+                    sns.Topic(stack, "New"),
+                    waiting(stack, code, tmp_path, Refuse="Update"),
+                )
+            )
+        )
+
+    assert emulator.status("Stack0") == "UPDATE_ROLLBACK_COMPLETE"
+    assert emulator.resources("AWS::SNS::Topic") == before
+    seen = [json.loads(line) for line in (tmp_path / "log").read_text(encoding="utf-8").splitlines()]
+    assert [event["RequestType"] for event in seen] == ["Create", "Update"]
+    assert "Refuse" not in seen[-1]["ResourceProperties"]
+
+
+def test_a_roll_back_that_fails_tells_of_both_errors(code: Path, tmp_path: Path) -> None:
+    def build(stack: cdk.Stack) -> None:
+        waiting(stack, code, tmp_path, Refuse="Delete", Looks=1)
+        queue = stack.node.find_child("Queue")
+        odd = cdk.CfnResource(stack, "Odd", type="Custom::Odd", properties={"ServiceToken": "nobody"})
+        odd.node.add_dependency(queue)
+
+    emulator = Emulator()
+
+    with pytest.raises(
+        DeploymentError, match=r"no function nobody; rolling back failed, too: .*no Delete today"
+    ):
+        emulator.deploy(assembly(build))
+
+    assert emulator.status("Stack0") == "ROLLBACK_FAILED"
+    assert "Thing" in {resource.logical_id for resource, _ in emulator.all_resources()}
+
+
+def test_without_rollback_a_stack_stays_as_far_as_it_came(code: Path, tmp_path: Path) -> None:
+    emulator = Emulator()
+
+    with pytest.raises(DeploymentError):
+        emulator.deploy(
+            assembly(lambda stack: waiting(stack, code, tmp_path, Refuse="Create")), rollback=False
+        )
+
+    assert emulator.status("Stack0") == "CREATE_FAILED"
+    assert "onevent" in {resource.logical_id[:7] for resource, _ in emulator.all_resources()}
+    assert "DELETE" not in {event.action for event in emulator.events}
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        pytest.param("Retain", True, id="retain"),
+        pytest.param("RetainExceptOnCreate", False, id="but what the failed creation made"),
+        pytest.param("Delete", False, id="delete"),
+    ],
+)
+def test_rolling_a_creation_back_retains_what_is_always_retained(policy: str, kept: bool) -> None:
+    template = {
+        "Resources": {
+            "Bucket": {"Type": "AWS::S3::Bucket", "DeletionPolicy": policy},
+            "Odd": {"Type": "Custom::Odd", "DependsOn": "Bucket", "Properties": {"ServiceToken": "nobody"}},
+        }
+    }
+    emulator = Emulator()
+
+    with pytest.raises(DeploymentError):
+        emulator.put_stack("Mine", template)
+
+    assert (("Mine", "Bucket") in emulator.retained) is kept
+
+
+@pytest.mark.parametrize("policy", ["Retain", "RetainExceptOnCreate"])
+def test_what_is_retained_outlives_its_removal_from_the_template(policy: str) -> None:
+    emulator = Emulator()
+    emulator.put_stack("Mine", {"Resources": {"Kept": {"Type": "AWS::S3::Bucket", "DeletionPolicy": policy}}})
+
+    emulator.put_stack("Mine", {"Resources": {"Other": {"Type": "AWS::SQS::Queue"}}})
+
+    assert emulator.retained == [("Mine", "Kept")]
+
+
+def test_what_could_not_be_deleted_is_still_there(code: Path, tmp_path: Path) -> None:
+    emulator = Emulator()
+    emulator.deploy(assembly(lambda stack: waiting(stack, code, tmp_path, Refuse="Delete", Looks=1)))
+
+    with pytest.raises(DeploymentError, match="no Delete today"):
+        emulator.destroy()
+
+    assert emulator.status("Stack0") == "DELETE_FAILED"
+    assert "Thing" in {resource.logical_id for resource, _ in emulator.all_resources()}
+
+
 def test_a_generated_password_is_known_to_the_test_and_to_whom_it_was_given() -> None:
     def build(stack: cdk.Stack) -> None:
         secret = secretsmanager.Secret(

@@ -14,6 +14,7 @@ from fakes_moto import REGION
 from hypertier_cdk.testing import CloudFormationServer, Emulator
 
 QUEUE = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": {"Ref": "Name"}}}
+ODD = {"Type": "Custom::Odd", "Properties": {"ServiceToken": "nobody"}}
 TEMPLATE: dict[str, Any] = {
     "Parameters": {"Name": {"Type": "String", "Default": "first"}},
     "Resources": {"Queue": QUEUE},
@@ -158,12 +159,66 @@ def test_resources_are_listed(client: Any) -> None:
     assert resource["PhysicalResourceId"].endswith("/first")
 
 
-def test_what_cannot_be_made_fails_the_stack_with_its_reason(client: Any) -> None:
+def test_a_stack_that_cannot_be_made_is_rolled_back_and_says_why(client: Any) -> None:
+    deploy(client, {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}, "Odd": ODD}})
+
+    events = client.describe_stack_events(StackName="Mine")["StackEvents"]
+
+    stack = the_stack(client)
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert "CREATE of Odd: there is no function nobody" in stack["StackStatusReason"]
+    assert [(event["LogicalResourceId"], event["ResourceStatus"]) for event in reversed(events)] == [
+        ("Mine", "CREATE_IN_PROGRESS"),
+        ("Queue", "CREATE_COMPLETE"),
+        ("Odd", "CREATE_FAILED"),
+        ("Mine", "ROLLBACK_IN_PROGRESS"),
+        ("Queue", "DELETE_COMPLETE"),
+        ("Mine", "ROLLBACK_COMPLETE"),
+    ]
+    told = {(event["LogicalResourceId"], event["ResourceStatus"]): event for event in events}
+    assert "no function nobody" in told["Odd", "CREATE_FAILED"]["ResourceStatusReason"]
+    assert "[Odd]" in told["Mine", "ROLLBACK_IN_PROGRESS"]["ResourceStatusReason"]
+
+
+def test_a_type_that_is_not_known_rolls_the_stack_back_with_its_reason(client: Any) -> None:
     deploy(client, {"Resources": {"Arm": {"Type": "AWS::Robots::Arm"}}})
 
     stack = the_stack(client)
-    assert stack["StackStatus"] == "CREATE_FAILED"
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     assert "AWS::Robots::Arm, which the emulator does not know" in stack["StackStatusReason"]
+
+
+def test_an_update_that_fails_leaves_the_stack_as_it_was(client: Any) -> None:
+    deploy(client)
+
+    deploy(client, {**TEMPLATE, "Resources": {"Queue": QUEUE, "Odd": ODD}}, "UPDATE")
+
+    assert the_stack(client)["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
+    resources = client.list_stack_resources(StackName="Mine")["StackResourceSummaries"]
+    assert [resource["LogicalResourceId"] for resource in resources] == ["Queue"]
+
+
+def test_without_rollback_what_was_made_stays(client: Any, emulator: Emulator) -> None:
+    client.create_change_set(
+        StackName="Mine",
+        ChangeSetName="change",
+        ChangeSetType="CREATE",
+        TemplateBody=json.dumps({"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}, "Odd": ODD}}),
+    )
+
+    client.execute_change_set(StackName="Mine", ChangeSetName="change", DisableRollback=True)
+
+    assert the_stack(client)["StackStatus"] == "CREATE_FAILED"
+    assert [resource.logical_id for resource, _ in emulator.all_resources()] == ["Queue"]
+
+
+def test_a_stack_that_was_rolled_back_can_be_deleted_and_made_anew(client: Any) -> None:
+    deploy(client, {"Resources": {"Odd": ODD}})
+
+    client.delete_stack(StackName="Mine")
+    deploy(client)
+
+    assert the_stack(client)["StackStatus"] == "CREATE_COMPLETE"
 
 
 def test_a_deleted_stack_is_known_by_its_id_alone(client: Any, emulator: Emulator) -> None:
