@@ -99,6 +99,17 @@ MIB = 1024 * 1024
 )
 @click.option("--reuse-port", is_flag=True, help="Let other processes listen on the same port, too.")
 @click.option(
+    "--otlp-endpoint",
+    metavar="URL",
+    help="http://HOST:4318 of an OpenTelemetry collector: spans are sent there by OTLP.",
+)
+@click.option(
+    "--trace-sample-ratio",
+    default=0.01,
+    show_default=True,
+    help="Share of requests without a traceparent that are traced; others are as their client sampled them.",
+)
+@click.option(
     "--prefill-replica",
     "prefill_replicas",
     multiple=True,
@@ -224,6 +235,8 @@ def command(
     access: str | None,
     api_keys: str | None,
     salt_key: str | None,
+    otlp_endpoint: str | None,
+    trace_sample_ratio: float,
     prefill_replicas: tuple[str, ...],
     prefill_discover: str | None,
     prefill_threshold: int,
@@ -279,6 +292,8 @@ def command(
         access=access,
         api_keys=api_keys,
         salt_key=salt_key,
+        otlp_endpoint=otlp_endpoint,
+        trace_sample_ratio=trace_sample_ratio,
         prefill_replicas=prefill_replicas,
         prefill_discover=prefill_discover,
         prefill_threshold=prefill_threshold,

@@ -133,6 +133,9 @@ ROUTER = Overlay(
     options=(
         Rule("--listen", "127.0.0.1:{port}", ONE_MACHINE),
         Rule("--discover", None, "there is no Kubernetes here; the replicas are named", True),
+        Rule("--prefill-discover", None, "there is no Kubernetes here", True),
+        Rule("--routes", None, "there is no ConfigMap here; strategies are those of the manifest", True),
+        Rule("--otlp-endpoint", None, "no collector is started here", True),
         Rule("--peers", None, ONE_ROUTER, True),
         Rule("--peer", None, ONE_ROUTER, True),
         Rule("--peer-listen", None, ONE_ROUTER, True),
@@ -150,6 +153,9 @@ ROUTER = Overlay(
         {
             "--strategy",
             "--model-alias",
+            "--prefill-replica",
+            "--prefill-threshold",
+            "--trace-sample-ratio",
             "--explain-on-request",
             "--session-key",
             "--retries",

@@ -59,6 +59,7 @@ from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.switching import Switching
 from hypertier.router.tls import Certificate, EngineTls, server_certificate
+from hypertier.router.tracing import Tracing
 
 log = logging.getLogger("hypertier.router")
 
@@ -146,6 +147,8 @@ class Router:
         self.front = Front(
             settings, proxy, self.replicas, self.metrics, admission=admission, models=self._models
         )
+        if settings.otlp_endpoint is not None:
+            self.front.tracing = Tracing(settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio)
         self._prefill_health: HealthChecks | None = None
         if settings.splits_prefill:
             self.front.prefillers = self._prefillers(sizes)
@@ -230,6 +233,9 @@ class Router:
         self.front.shadows.stop()
         await self._health.stop()
         await self._model_reading.stop()
+        tracing, self.front.tracing = self.front.tracing, None
+        if tracing is not None:
+            await asyncio.to_thread(tracing.stop)
         if self.front.prefillers is not None and self._prefill_health is not None:
             await self._prefill_health.stop()
             self.front.prefillers.replicas.replace([])

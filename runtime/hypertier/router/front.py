@@ -24,6 +24,7 @@ from hypertier.router.replicas import ReplicaSet
 from hypertier.router.routes import STRATEGY_HEADER, Routes
 from hypertier.router.settings import MAX_SECONDS, RouterSettings
 from hypertier.router.shadow import ShadowClient, Shadows
+from hypertier.router.tracing import Tracing
 from hypertier.router.wire import BodyBudget, Request
 
 MAX_TOLD = 100
@@ -62,6 +63,7 @@ class Front:
         self._routes: Routes | None = None
         self.shadows = Shadows()
         self.prefillers: Prefillers | None = None
+        self.tracing: Tracing | None = None
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
         self.seed_of: Callable[[str], bytes] | None = getattr(admission, "seed_of", None)
         self._request_ids = request_ids()
@@ -253,7 +255,9 @@ class Front:
         request_id: bytes,
         grant: Grant | None,
     ) -> None:
+        trace = self.tracing.begin(request, inference.model) if self.tracing is not None else None
         exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
+        exchange.trace = trace
         connection.exchange = exchange
         self._proxy.retry_budget.request()
         if request.field(TIMEOUT_HEADER) is not None:

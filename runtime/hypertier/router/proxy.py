@@ -19,6 +19,7 @@ from hypertier.router.plain import ResponseHead
 from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
 from hypertier.router.strategies.by_score import Choice
+from hypertier.router.tracing import Trace
 from hypertier.router.upstream import Upstream
 from hypertier.router.wire import Request, request_head
 
@@ -92,6 +93,8 @@ class Exchange:
     _pending_bytes = 0
     _deadline: asyncio.TimerHandle | None = None
     _first_byte_at: float | None = None
+    trace: Trace | None = None
+    _end_status = "5xx"
     _candidates: Sequence[dict[str, Any]] = ()
     _end_of_answer: bytes | None = None
 
@@ -227,6 +230,8 @@ class Exchange:
         if head.is_stream:
             proxy.picker.strategy.first_token(self, now)
         self._first_byte_at = now
+        if self.trace is not None:
+            self.trace.first_byte()
         proxy.metrics.first_byte(now - self._begun_at)
         self._computed()
         more = b"" if head.has_request_id else b"x-request-id: %b\r\n" % self.request_id
@@ -385,8 +390,22 @@ class Exchange:
             proxy.metrics.answered(replica.url, status)
             self._note(status)
 
+    def _end_trace(self, trace: Trace) -> None:
+        pick = self.pick
+        trace.end(
+            request_id=self.request_id.decode("latin-1"),
+            status=self._end_status,
+            prompt_bytes=self.inference.num_bytes,
+            replica=None if pick is None else pick.replica.url,
+            reason=None if pick is None else pick.reason,
+            matched_bytes=None if pick is None else pick.matched_bytes,
+            predicted_ttft_seconds=None if pick is None else pick.predicted_seconds,
+            num_tried=len(self._tried),
+        )
+
     def _note(self, status: str) -> None:
         """Keep what was decided, for who asks."""
+        self._end_status = status
         begun_at, first = self._begun_at, self._first_byte_at
         self._proxy.decisions.add(
             Decision(
@@ -408,6 +427,9 @@ class Exchange:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        trace, self.trace = self.trace, None
+        if trace is not None:
+            self._end_trace(trace)
         grant, self._grant = self._grant, None
         if grant is not None and grant.released is not None:
             grant.released()

@@ -190,6 +190,8 @@ class RouterSettings:
     access: str | None = None
     api_keys: str | None = None
     salt_key: str | None = None
+    otlp_endpoint: str | None = None
+    trace_sample_ratio: float = 0.01
     prefill_replicas: tuple[str, ...] = ()
     prefill_discover: str | None = None
     prefill_threshold: int = 4096
@@ -257,6 +259,14 @@ class RouterSettings:
         self._check_kv_events()
         self._check_peers()
         self._check_prefill()
+        if self.otlp_endpoint is not None and not re.fullmatch(r"https?://[^/?#\s@]+/?", self.otlp_endpoint):
+            raise ConfigError(
+                "--otlp-endpoint",
+                self.otlp_endpoint,
+                "http://HOST:4318 of a collector that takes OTLP by HTTP",
+            )
+        if not 0 <= self.trace_sample_ratio <= 1:
+            raise ConfigError("--trace-sample-ratio", self.trace_sample_ratio, "0.0 to 1.0")
         names = [parse_alias(text)[0] for text in self.model_alias]
         if len(set(names)) != len(names):
             raise ConfigError("--model-alias", list(self.model_alias), "every name once")

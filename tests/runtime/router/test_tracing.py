@@ -1,0 +1,102 @@
+"""Trace context from client to engine, and the spans that a collector gets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from fakes_engine import FakeEngine, RawClient, Received, json_answer, post, run_loop
+from fakes_router import routed
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+CHAT = b"/v1/chat/completions"
+TRACE = b"0af7651916cd43dd8448eb211c80319c"
+SAMPLED = b"traceparent: 00-%b-b7ad6b7169203331-01" % TRACE
+UNSAMPLED = b"traceparent: 00-%b-b7ad6b7169203331-00" % TRACE
+
+
+def traced(
+    *headers: bytes, path: bytes = CHAT, **settings: Any
+) -> tuple[Received, list[Any], list[Received]]:
+    """What the engine got, the spans, and what the collector got."""
+
+    async def collect(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(json_answer(b"{}"))
+
+    async def act() -> tuple[Received, list[Any], list[Received]]:
+        collector, engine = await FakeEngine(collect).start(), FakeEngine()
+        try:
+            async with routed(engine, **({"otlp_endpoint": collector.url} | settings)) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(path, b'{"model": "m", "prompt": "secret"}', *headers))
+                assert (await client.answer()).status == 200
+            spans = []
+            for request in collector.received:
+                exported = ExportTraceServiceRequest.FromString(request.body)
+                spans += [s for r in exported.resource_spans for scope in r.scope_spans for s in scope.spans]
+            return engine.received[0], spans, collector.received
+        finally:
+            await collector.kill()
+
+    return run_loop(act())
+
+
+@pytest.mark.parametrize("headers", [[SAMPLED, b"tracestate: a=1"], [UNSAMPLED], [b"traceparent: nonsense"]])
+def test_context_passes_through_where_nothing_is_traced(headers: list[bytes]) -> None:
+    engine, spans, _ = traced(*headers, otlp_endpoint=None)
+
+    for header in headers:
+        name, _, value = header.partition(b": ")
+        assert engine.header(name) == value
+    assert spans == []
+
+
+def test_span_lies_between_the_clients_and_the_engines() -> None:
+    engine, (span,), _ = traced(SAMPLED, b"tracestate: a=1", b"x-request-id: mine")
+
+    version, trace_id, parent_id, flags = (engine.header(b"traceparent") or b"").split(b"-")
+    attributes = {attribute.key: attribute.value for attribute in span.attributes}
+    assert (version, trace_id, flags) == (b"00", TRACE, b"01")
+    assert span.trace_id.hex().encode() == TRACE
+    assert span.span_id.hex().encode() == parent_id
+    assert span.parent_span_id.hex() == "b7ad6b7169203331"
+    assert engine.header(b"tracestate") == b"a=1"
+    assert len([name for name, _ in engine.headers if name.lower() == b"traceparent"]) == 1
+    assert attributes["hypertier.request_id"].string_value == "mine"
+    assert attributes["hypertier.status"].string_value == "2xx"
+    assert attributes["hypertier.replica"].string_value.startswith("http://127.0.0.1:")
+    assert [event.name for event in span.events] == ["gen_ai.first_token"]
+
+
+def test_span_holds_nothing_of_the_prompt_or_the_key() -> None:
+    _, _, (sent,) = traced(SAMPLED, b"authorization: Bearer sk-secret")
+
+    assert b"secret" not in sent.body
+
+
+def test_client_that_does_not_sample_is_heeded() -> None:
+    engine, spans, _ = traced(UNSAMPLED, trace_sample_ratio=1.0)
+
+    assert spans == []
+    assert engine.header(b"traceparent") == UNSAMPLED.partition(b": ")[2]
+
+
+@pytest.mark.parametrize(("ratio", "count"), [(0.0, 0), (1.0, 1)])
+def test_request_without_a_trace_is_sampled_by_the_ratio(ratio: float, count: int) -> None:
+    engine, spans, _ = traced(trace_sample_ratio=ratio)
+
+    assert len(spans) == count
+    assert (engine.header(b"traceparent") is not None) is bool(count)
+
+
+def test_collector_that_is_away_delays_no_request() -> None:
+    async def act() -> int:
+        async with routed(FakeEngine(), otlp_endpoint="http://127.0.0.1:9", trace_sample_ratio=1.0) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}"))
+            status = (await client.answer()).status
+            router.front.tracing = None  # its end would wait for the collector; not this test's matter
+            return status
+
+    assert run_loop(act()) == 200
