@@ -1,7 +1,7 @@
 """`make bench NAME=tier`: what L2 costs an engine, next to the floor, to other clients, and to no L2 at all.
 
 Everything runs on this machine over the loopback interface, in one run, interleaved. The last line is one
-JSON object. `--parts` picks: cost, steps, shards, memory, faults.
+JSON object. `--parts` picks: cost, steps, shards, memory, faults, upkeep.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import faults
 import memory
 import shards
 import steps
+import upkeep
 from support import HERE, Setting
 
 from hypertier.lab.engine_env import find_engine_python
 from hypertier.lab.model import build_model
 
-PARTS = {"cost": cost, "steps": steps, "shards": shards, "memory": memory, "faults": faults}
+PARTS = {"cost": cost, "steps": steps, "shards": shards, "memory": memory, "faults": faults, "upkeep": upkeep}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from hypertier.tier.guard import Guard
 from hypertier.tier.metrics import Counters
 from hypertier.tier.tenants import TAG_BYTES, Tenants, tag_of_key
 
-BATCH = 512  # chunks in one request to L2
+BATCH = 64  # chunks in one request to L2, and looked at before the engine's scheduler may have its turn
 CAPACITY = 131_072  # chunks whose last refresh is remembered, some 25 MB
 RENEWALS_PER_LIFE = 2  # at least, and
 RENEWAL_SECONDS = 1800.0  # at least so often: a store that is full evicts what was not touched for longest
@@ -121,6 +121,8 @@ class Upkeep:
             for is_store, keys in notes:
                 now = self._clock()
                 for place, key in enumerate(keys):
+                    if place % BATCH == BATCH - 1:
+                        time.sleep(0)  # let go of the interpreter's lock
                     at = now - place * APART_SECONDS
                     if is_store:
                         self._remember(key, now)

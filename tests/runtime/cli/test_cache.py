@@ -23,7 +23,7 @@ from hypertier.tier.backends.resp_ledger import RespLedger
 from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries
 from hypertier.tier.metrics import Counters
-from hypertier.tier.names import ledger_name
+from hypertier.tier.names import entry_name, ledger_name
 from hypertier.tier.tenants import tenant_tag
 
 CHUNK = 150_000
@@ -184,6 +184,27 @@ def test_clear_all_leaves_what_is_not_ours(url: str, store: RealValkey | RealClu
     assert done.exit_code == 0
     assert run("ls", url=url).output == "nothing in L2\n"
     assert sum(int(node.ask(b"DBSIZE")[1:]) for node in nodes) == 1
+
+
+def test_clear_that_an_engine_undoes_says_so(url: str) -> None:
+    backend = RespBackend(parse_l2_url(url), FixedCredentials())
+    over = threading.Event()
+
+    def store() -> None:
+        """As an engine that runs: the same chunk, again and again."""
+        while not over.is_set():
+            backend.put(entry_name(ONE, TENANTS[0] + b"key 0", 0), [b"value"], 3600, 20)
+
+    thread = threading.Thread(target=store)
+    thread.start()
+    done = run("clear", "--namespace", ONE.hex(), "--yes", url=url)
+    over.set()
+    thread.join()
+    backend.close()
+
+    assert isinstance(done.exception, HypertierError)
+    assert "engines that run stored them meanwhile" in str(done.exception)
+    assert json.loads(done.output.splitlines()[-1])["values_left"] == 1
 
 
 def test_clear_asks_first(url: str) -> None:

@@ -86,6 +86,20 @@ def test_tenants_never_hit_what_another_stored(writer: Engine, reader: Engine, v
     assert (of_another, of_its_own) == ([0], in_whole_chunks(PROMPTS[1]))
 
 
+def test_a_raised_epoch_leaves_what_was_stored_before_alone(
+    engine_host: EngineHost, writer: Engine, valkey: RealValkey
+) -> None:
+    stored_by(writer, valkey, PROMPTS[1])
+
+    after = engine_host.start(valkey.url, epoch=1)
+    after.generate(PROMPTS[1])
+    of_the_old = after.cached
+    after.forget()
+    after.generate(PROMPTS[1])
+
+    assert (of_the_old, after.cached) == ([0], in_whole_chunks(PROMPTS[1]))
+
+
 def test_encrypted_chunks_are_loaded_by_who_has_the_key_and_by_nobody_else(
     plain_engine: Engine, engine_host: EngineHost
 ) -> None:

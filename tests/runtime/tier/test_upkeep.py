@@ -385,4 +385,4 @@ class Quotas(RuleBasedStateMachine):
 
 
 TestQuotas = Quotas.TestCase
-TestQuotas.settings = settings(deadline=None, max_examples=20, stateful_step_count=15)
+TestQuotas.settings = settings(deadline=None, max_examples=10, stateful_step_count=10)
