@@ -11,6 +11,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── PeerError                  a router beside this one said what can't be; ends the connection, counted
 ├── KvEventError               an engine's KV events can't be read; the replica is forgotten and heard anew
 ├── JwksError                  the keys of JWTs can't be had; counted, and those known stay
+├── EngineHttpError            an engine did not answer what the router asked beside its clients' requests
 ├── ExplainError               a router can't say what it decided
 ├── ModelListError             a replica did not say which models it serves; counted, it may serve any
 ├── ApiServerError             Kubernetes' API did not answer as it should; counted, and the last list stays
@@ -107,6 +108,10 @@ class KvEventError(HypertierError):
 
 class JwksError(HypertierError):
     """The keys that JWTs are signed with can't be had: says where they were looked for, and why not."""
+
+
+class EngineHttpError(HypertierError):
+    """An engine did not answer what the router asked beside its clients' requests: says what came instead."""
 
 
 class ExplainError(HypertierError):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from hypertier.errors import ModelListError
-from hypertier.router import tls
+from hypertier.errors import EngineHttpError, ModelListError
+from hypertier.router.engine_http import ask
 from hypertier.router.models import Models
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
@@ -24,23 +22,22 @@ MAX_BYTES = 4 * 2**20
 Entries = Sequence[Mapping[str, Any]]
 
 
-def fetch(address: Address) -> Entries:
+async def fetch(address: Address) -> Entries:
     """The `data` of one `GET /v1/models`. Raises ModelListError."""
-    connection = tls.connection(address.host, address.port, TIMEOUT_SECONDS, address.tls)
+    request = (
+        f"GET /v1/models HTTP/1.1\r\nHost: {address}\r\nUser-Agent: hypertier-router\r\n"
+        "Connection: close\r\n\r\n"
+    ).encode()
     try:
-        connection.request("GET", "/v1/models", headers={"User-Agent": "hypertier-router"})
-        response = connection.getresponse()
-        body = response.read(MAX_BYTES)
-        if response.status != 200:
-            raise ModelListError(f"/v1/models answered with {response.status}")
+        status, body = await ask(address, request, timeout_seconds=TIMEOUT_SECONDS, max_bytes=MAX_BYTES)
+        if status != 200:
+            raise ModelListError(f"/v1/models answered with {status}")
         data = json.loads(body)["data"]
         if not isinstance(data, list):
             raise ModelListError("/v1/models holds no list")
-        return data
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+    except (EngineHttpError, ValueError, KeyError, TypeError) as error:
         raise ModelListError(f"/v1/models: {error!r}") from error
-    finally:
-        connection.close()
+    return data
 
 
 class ModelReading:
@@ -52,7 +49,7 @@ class ModelReading:
         models: Models,
         *,
         read_seconds: float = READ_SECONDS,
-        fetch: Callable[[Address], Entries] = fetch,
+        fetch: Callable[[Address], Awaitable[Entries]] = fetch,
     ) -> None:
         self.readings: Counter[str] = Counter()
         self._models = models
@@ -60,7 +57,6 @@ class ModelReading:
         self._fetch = fetch
         self._tasks: dict[Replica, asyncio.Task[None]] = {}
         self._first: dict[Replica, asyncio.Event] = {}
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="models")
         replicas.watch(self._changed)
 
     async def first_round(self) -> None:
@@ -73,7 +69,6 @@ class ModelReading:
         for replica in list(self._tasks):
             self._leave(replica)
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is not State.HEALTHY:
@@ -94,8 +89,7 @@ class ModelReading:
         first = self._first[replica]
         while True:
             try:
-                loop = asyncio.get_running_loop()
-                entries = await loop.run_in_executor(self._threads, self._fetch, replica.address)
+                entries = await self._fetch(replica.address)
             except ModelListError:
                 self.readings["failed"] += 1
             else:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-import httptools
-
+from hypertier.errors import EngineHttpError
+from hypertier.router.engine_http import ask
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
@@ -160,11 +160,17 @@ class Leg:
         replica = choice.replica
         pending = max(0, self._inference.num_bytes - choice.matched_bytes)
         prefillers.replicas.start(replica, pending)
+        asked = copy(request)
+        asked.body = body
         try:
-            async with asyncio.timeout(prefillers.timeout_seconds):
-                status, answer = await self._ask(replica, body)
+            status, answer = await ask(
+                replica.address,
+                request_head(asked, self._request_id) + body,
+                timeout_seconds=prefillers.timeout_seconds,
+                max_bytes=MAX_ANSWER_BYTES,
+            )
             picker.strategy.first_token(self, now())
-        except (OSError, TimeoutError, httptools.HttpParserError, asyncio.IncompleteReadError):
+        except EngineHttpError:
             prefillers.suspect(replica)
             return "failed", None
         finally:
@@ -178,43 +184,3 @@ class Leg:
         except (ValueError, AttributeError):
             return "malformed", None
         return ("good", params) if isinstance(params, dict) else ("no_parameters", None)
-
-    async def _ask(self, replica: Replica, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer, on a connection of its own."""
-        request = copy(self._request)
-        request.body = body
-        answer = _Answer()
-        parser = httptools.HttpResponseParser(answer)
-        host, tls = replica.address.host, replica.address.tls
-        reader, writer = await asyncio.open_connection(
-            host,
-            replica.address.port,
-            ssl=tls.context if tls is not None else None,
-            server_hostname=tls.name_of(host) if tls is not None else None,
-        )
-        try:
-            writer.write(request_head(request, self._request_id) + body)
-            while not answer.is_complete:
-                data = await reader.read(64 * 1024)
-                if not data:
-                    raise asyncio.IncompleteReadError(b"", None)
-                parser.feed_data(data)
-                if len(answer.body) > MAX_ANSWER_BYTES:
-                    raise asyncio.IncompleteReadError(b"", None)
-        finally:
-            writer.transport.abort()
-        return int(parser.get_status_code()), bytes(answer.body)
-
-
-class _Answer:
-    """What httptools calls."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.is_complete = False
-
-    def on_body(self, part: bytes) -> None:
-        self.body += part
-
-    def on_message_complete(self) -> None:
-        self.is_complete = True

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes_engine import FakeEngine, RawClient, get, post, run_loop
+from fakes_engine import FakeEngine, RawClient, Received, get, json_answer, post, run_loop
 from fakes_router import routed
 from fakes_tls import Authority
 
@@ -162,6 +162,32 @@ def test_what_is_asked_beside_requests_goes_by_tls_too(tmp_path: Path) -> None:
         return reading
 
     assert run_loop(act()) == read(METRICS)
+
+
+def test_models_are_asked_and_prompts_prefilled_by_tls_too(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+
+    async def prefilled(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(json_answer(b'{"kv_transfer_params": {"remote_port": 1}}'))
+
+    async def act() -> tuple[int, int, dict[str, int]]:
+        prefiller = await FakeEngine(prefilled, tls=authority.server()).start()
+        engine = FakeEngine(models=("m",), tls=authority.server())
+        settings = {"replica_ca": authority.ca, "prefill_replicas": (prefiller.url,), "prefill_threshold": 1}
+        try:
+            async with routed(engine, **settings) as router:
+                client = await RawClient.connect(router.port)
+                statuses = []
+                for model in ("m", "unknown"):
+                    body = b'{"model": "%b", "messages": [{"content": "a long one"}]}' % model.encode()
+                    client.send(post(b"/v1/chat/completions", body))
+                    statuses.append((await client.answer()).status)
+                assert router.front.prefillers is not None
+                return statuses[0], statuses[1], dict(router.front.prefillers.legs)
+        finally:
+            await prefiller.kill()
+
+    assert run_loop(act()) == (200, 404, {"good": 1})
 
 
 def test_files_that_do_not_belong_together_are_refused_at_start(tmp_path: Path) -> None:

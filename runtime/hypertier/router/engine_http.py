@@ -1,0 +1,58 @@
+"""One request to an engine on a connection of its own, for what is not on the way of a client's request."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httptools
+
+from hypertier.errors import EngineHttpError
+from hypertier.router.settings import Address
+
+_READ_BYTES = 64 * 1024
+
+
+async def ask(
+    address: Address, request: bytes, *, timeout_seconds: float, max_bytes: int
+) -> tuple[int, bytes]:
+    """Status and body of the answer to `request`, a head and a body. Raises EngineHttpError."""
+    answer = _Answer()
+    parser = httptools.HttpResponseParser(answer)
+    writer: asyncio.StreamWriter | None = None
+    tls = address.tls
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            reader, writer = await asyncio.open_connection(
+                address.host,
+                address.port,
+                ssl=tls.context if tls is not None else None,
+                server_hostname=tls.name_of(address.host) if tls is not None else None,
+            )
+            writer.write(request)
+            while not answer.is_complete:
+                data = await reader.read(_READ_BYTES)
+                if not data:
+                    raise EngineHttpError(f"{address} closed inside an answer")
+                parser.feed_data(data)
+                if len(answer.body) > max_bytes:
+                    raise EngineHttpError(f"{address} answered with more than {max_bytes} bytes")
+    except (OSError, TimeoutError, httptools.HttpParserError) as error:
+        raise EngineHttpError(f"{address}: {error!r}") from error
+    finally:
+        if writer is not None:
+            writer.transport.abort()
+    return int(parser.get_status_code()), bytes(answer.body)
+
+
+class _Answer:
+    """What httptools calls."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.is_complete = False
+
+    def on_body(self, part: bytes) -> None:
+        self.body += part
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
