@@ -34,7 +34,14 @@ _CHAT = json.dumps(
         "usage": {"prompt_tokens": 100, "completion_tokens": 40, "total_tokens": 140},
     }
 ).encode()
-_MODELS = b'{"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "vllm", "root": "m"}]}'
+_MODELS = json.dumps(
+    {
+        "object": "list",
+        "data": [
+            {"id": name, "object": "model", "owned_by": "vllm", "root": name} for name in ("m", "paced")
+        ],
+    }
+).encode()
 
 
 def answer(body: bytes, status: bytes = b"200 OK") -> bytes:

@@ -234,6 +234,10 @@ class RequestReader:
     def _begin(self, data: bytes) -> bytes:
         plain = read_request(data, self._max_head_bytes, MAX_HEADERS)
         if plain is None or (plain.length or 0) > self._max_body_bytes:
+            # llhttp does not tell of spaces before a value: only here they count.
+            if len(data) > self._max_head_bytes and data.find(b"\r\n\r\n", 0, self._max_head_bytes) < 0:
+                self._refuse_head()
+                return b""
             if self._parser is None or not self._body_follows_upgrade:
                 self._parser = httptools.HttpRequestParser(self)
             return self._feed_once(data)

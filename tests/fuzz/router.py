@@ -1,0 +1,49 @@
+"""Feeds the way of a request whatever atheris thinks of: `pip install atheris`, then
+`python tests/fuzz/router.py FOLDER`, where FOLDER keeps what was found.
+
+The first byte says where the rest is cut in two. An input that raises, that is read otherwise when cut, or
+that takes more than two seconds is saved as crash-… in the working directory.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["hypertier"]):
+    from hypertier.router import openai
+    from hypertier.router.plain import read_answer, whole_chunks
+    from hypertier.router.wire import BodyBudget, RequestReader, request_head
+
+
+def read(*parts: bytes) -> tuple[list[tuple[bytes, bytes, bytes]], int | None]:
+    """Method, target and body of each request, and the status of a refusal."""
+    budget = BodyBudget(1 << 20)
+    reader = RequestReader(max_head_bytes=4096, max_body_bytes=1 << 16, budget=budget)
+    for part in parts:
+        reader.feed(part)
+    requests = []
+    for request in reader.ready:
+        openai.read(request, session_key=b"user", hash_prompt=True)
+        request_head(request, b"id")
+        requests.append((request.method, request.target, bytes(request.body)))
+    status = reader.refusal.status if reader.refusal is not None else None
+    reader.drop()
+    assert budget.held_bytes == 0
+    return requests, status
+
+
+def test_one_input(data: bytes) -> None:
+    """Read it whole and cut."""
+    if not data:
+        return
+    data, cut = data[1:], data[0] * len(data) // 256
+    assert read(data) == read(data[:cut], data[cut:])
+    read_answer(data)
+    whole_chunks(data)
+
+
+if __name__ == "__main__":
+    atheris.Setup([*sys.argv, "-timeout=2", "-rss_limit_mb=400"], test_one_input)
+    atheris.Fuzz()

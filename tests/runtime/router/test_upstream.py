@@ -1,0 +1,133 @@
+"""Where an engine's answer ends, however its bytes come, and what can't be an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypertier.router.plain import ResponseHead
+from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.settings import Address
+from hypertier.router.upstream import Upstream
+
+
+class Pipe:
+    """A transport that takes everything."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def write(self, data: bytes) -> None: ...
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def resume_reading(self) -> None: ...
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class Carried:
+    """Remembers what came."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.ends: list[str] = []
+
+    def begin(self, head: ResponseHead, data: bytes) -> None:
+        self.data += head.raw + b"\r\n" + data
+
+    def relay(self, data: bytes) -> None:
+        self.data += data
+
+    def complete(self, *, keep_alive: bool) -> None:
+        self.ends.append("complete")
+
+    def broken(self) -> None:
+        self.ends.append("broken")
+
+    def failed(self, cause: str, *, answering: bool = False) -> None:
+        self.ends.append(cause)
+
+    def may_retry(self) -> bool:
+        return False
+
+
+def carry(*parts: bytes) -> tuple[Carried, Upstream, Replica]:
+    replicas = ReplicaSet()
+    replicas.replace([Address("127.0.0.1", 1)])
+    replica = next(iter(replicas.by_url.values()))
+    replicas.admit(replica)
+    upstream, carried = Upstream(replica), Carried()
+    upstream.connection_made(cast(asyncio.BaseTransport, Pipe()))
+    upstream.send(carried, b"GET / HTTP/1.1\r\n\r\n", b"", is_head=False, may_reuse=True)
+    for part in parts:
+        upstream.data_received(part)
+    return carried, upstream, replica
+
+
+LONG = b"x" * 5000
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
+ANSWERS = {
+    "length": HEAD + b"content-length: 5\r\n\r\nhello",
+    "empty": HEAD + b"content-length: 0\r\n\r\n",
+    "events": CHUNKED + b"2\r\nab\r\n3\r\nc\r\n\r\n0\r\n\r\n",
+    "long-chunk": CHUNKED + b"1388\r\n%b\r\n0\r\n\r\n" % LONG,
+    "capitals": CHUNKED + b"A\r\n0123456789\r\n0\r\n\r\n",
+    "extension-and-trailer": CHUNKED + b"2;x=1\r\nab\r\n0\r\nT: 1\r\n\r\n",
+    "not-plain": HEAD + b"Keep-Alive: timeout=5\r\ncontent-length: 2\r\n\r\nab",
+    "after-continue": b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"content-length: 2\r\n\r\nab",
+}
+
+
+@given(name=st.sampled_from(sorted(ANSWERS)), cuts=st.lists(st.integers(0, 10_000), max_size=12))
+def test_answer_ends_where_it_ends_however_it_is_cut(name: str, cuts: list[int]) -> None:
+    data = ANSWERS[name]
+    places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+
+    carried, upstream, replica = carry(*(data[a:b] for a, b in itertools.pairwise(places)))
+
+    assert carried.ends == ["complete"]
+    assert carried.data.endswith(data[data.index(b"\r\n\r\n", data.index(b" 200 ")) :])
+    assert replica.idle == [upstream]
+
+
+@given(
+    name=st.sampled_from(sorted(ANSWERS)),
+    cuts=st.lists(st.integers(0, 10_000), max_size=6),
+    more=st.sampled_from([b"x", b"0\r\n\r\n", HEAD + b"content-length: 0\r\n\r\n"]),
+)
+def test_connection_with_more_than_its_answer_is_never_used_again(
+    name: str, cuts: list[int], more: bytes
+) -> None:
+    data = ANSWERS[name] + more
+    places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+
+    _, upstream, replica = carry(*(data[a:b] for a, b in itertools.pairwise(places)))
+
+    assert not upstream.usable
+    assert len(replica.idle) == 0 or cast(Upstream, replica.idle[0]) is upstream
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"3\r\nab\r\n0\r\n\r\n",
+        b"-1\r\n",
+        b"0x2\r\nab\r\n",
+        b"+2\r\nab\r\n",
+        b"fffffffffffffffff\r\n",
+        b"zz\r\n",
+    ],
+)
+def test_malformed_chunks_break_the_answer(body: bytes) -> None:
+    begun, _, _ = carry(CHUNKED + b"2\r\nab\r\n", body + b"x" * 64)
+
+    assert begun.ends == ["broken"]
