@@ -25,7 +25,7 @@ from hypertier_cdk.cluster_base import ClusterBase
 
 
 class OperationsStack(cdk.Stack):
-    """Alarms and a dashboard for each endpoint that hypertier serves itself; all alarms ring at one topic.
+    """Alarms for L2, alarms and a dashboard for each endpoint that hypertier serves; all ring at one topic.
 
     Attributes:
         topic: subscribe to it whoever is to be woken.
@@ -77,6 +77,10 @@ class OperationsStack(cdk.Stack):
             )
             for endpoint in exported
         ]
+        self.store_alarms = store.add_alarms(Construct(self, "L2")) if store is not None else []
+        for alarm in self.store_alarms:
+            alarm.add_alarm_action(ring)
+            alarm.add_ok_action(ring)
         for endpoint, alarms in zip(exported, self.alarms, strict=True):
             alarms.notify(ring)
             EndpointDashboard(

@@ -64,7 +64,6 @@ class ServingStack(cdk.Stack):
                 bandwidth_bytes_per_second=l2.bandwidth_bytes_per_second,
                 size_bytes=l2.size_bytes,
                 node_family=l2.node_family,
-                ttl=cdk.Duration.seconds(l2.ttl_seconds),
             )
             if any(uses_store)
             else None

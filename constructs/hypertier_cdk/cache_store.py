@@ -50,7 +50,6 @@ class CacheStore(Construct):
     Attributes:
         url: `rediss://HOST:PORT`, without credentials.
         secret: `{"username", "password"}`.
-        ttl: how long engines let an entry live.
     """
 
     backend = "redis"
@@ -64,7 +63,6 @@ class CacheStore(Construct):
         vpc: ec2.IVpc,
         bandwidth_bytes_per_second: int,
         size_bytes: int,
-        ttl: cdk.Duration | None = None,
         replicas_per_shard: int = 1,
         node_family: str = DEFAULT_FAMILY,
         vpc_subnets: ec2.SubnetSelection | None = None,
@@ -84,7 +82,6 @@ class CacheStore(Construct):
         except ConfigError as error:
             setting = ARGUMENTS.get(error.setting, error.setting)
             raise ConfigError(setting, error.got, error.expected) from error
-        self.ttl = ttl or cdk.Duration.hours(24)
 
         group = ec2.SecurityGroup(
             self, "SecurityGroup", vpc=vpc, description="L2 cache", allow_all_outbound=False
@@ -192,9 +189,10 @@ class CacheStore(Construct):
         """Let these nodes reach it."""
         self.connections.allow_default_port_from(nodes, description)
 
-    def add_alarms(self) -> list[cw.Alarm]:
+    def add_alarms(self, scope: Construct | None = None) -> list[cw.Alarm]:
         """Alarms that tell when the store gives less than was planned, two a shard; give them an action.
 
+        `scope` says whose they are (default: the store's), since what they ring may stand in a later stack.
         Held back by its bandwidth, or its one engine thread busy: either way lookups miss their deadline.
         """
         minute = cdk.Duration.minutes(1)
@@ -207,7 +205,7 @@ class CacheStore(Construct):
             for name, metric, threshold in (("Bandwidth", held_back, 1), ("Engine", busy, 90)):
                 alarms.append(
                     metric.create_alarm(
-                        self,
+                        scope or self,
                         f"{name}{shard}",
                         alarm_description=f"L2, shard {shard}: {metric.metric_name} at {threshold} or more",
                         threshold=threshold,

@@ -71,6 +71,18 @@ def test_every_alarm_rings_or_steps(reference_assembly: Assembly) -> None:
         assert alarm.get("AlarmActions"), alarm.path
 
 
+def test_a_shard_of_l2_that_gives_less_than_planned_rings(reference_assembly: Assembly) -> None:
+    (store,) = reference_assembly.of_type("AWS::ElastiCache::ReplicationGroup")
+    of_l2 = [
+        alarm
+        for alarm in reference_assembly.of_type("AWS::CloudWatch::Alarm")
+        if alarm.get("Namespace") == "AWS/ElastiCache"
+    ]
+
+    assert {alarm.stack for alarm in of_l2} == {"reference-operations"}
+    assert len(of_l2) == 2 * store.get("NumNodeGroups")
+
+
 def test_a_later_stack_depends_on_the_earlier_ones(reference_folder: Path) -> None:
     artifacts = json.loads((reference_folder / "manifest.json").read_text())["artifacts"]
     stacks = [name for name in artifacts if artifacts[name]["type"] == "aws:cloudformation:stack"]
