@@ -10,10 +10,12 @@ import sys
 
 import aws_cdk as cdk
 
+from infra.stacks import new_app
+
 for module in sys.argv[1:]:
     importlib.import_module(module)
 
-app = cdk.App()
+app = new_app()
 stack = cdk.Stack(app, "Empty", env=cdk.Environment(region="us-west-2"))
 # Its one resource: without any the validator would find the template at fault.
 cdk.CfnResource(stack, "Nothing", type="AWS::CloudFormation::WaitConditionHandle")

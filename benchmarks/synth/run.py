@@ -1,9 +1,12 @@
 """Synth of the reference over an empty CDK app that imports the same modules: `make bench NAME=synth`.
 
-Both run as `python FILE`, in turns, PASSES times each, with the built-in template validator off and on.
+Three apps run as `python FILE`, in turns, PASSES times each, with the built-in template validator off and
+on: `empty`; `bare`, the resources of the reference without a construct around them, as little as any app with
+these templates takes; and `app`, the reference itself. Each writes into a folder that its last synth left, as
+`cdk synth` does into `cdk.out`; `first` is the reference into a new folder, where assets are copied.
+
 Counted are CPU seconds of the process and its Node.js, and of the passes the best, since whatever else the
-machine does only adds. The last line is one JSON object: `app_vs_empty_validator_off` and
-`app_vs_empty_validator_on`, ours to the empty app's; 1.0 would be no work at all.
+machine does only adds. The last line is one JSON object of ratios to the empty app; 1.0 would be no work.
 """
 
 from __future__ import annotations
@@ -16,59 +19,79 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
 PASSES = 5
 PACKAGES = ("aws_cdk", "hypertier", "hypertier_cdk", "infra")
-APPS = {"empty": [str(Path(__file__).parent / "empty.py")], "app": [str(ROOT / "app.py")]}
+# What the CDK CLI adds to the flags of cdk.json.
+CLI_CONTEXT = {
+    "aws:cdk:enable-path-metadata": True,
+    "aws:cdk:enable-asset-metadata": True,
+    "aws:cdk:disable-version-reporting": True,
+}
 
 
-def modules_of_app() -> list[str]:
+def modules_of_app(outdir: Path) -> list[str]:
     """The modules of ours and of the CDK that `app.py` has imported when it ends."""
     code = (
         "import runpy, sys; runpy.run_path('app.py');"
         f"print(*[name for name in sys.modules if name.partition('.')[0] in {PACKAGES!r}])"
     )
-    with tempfile.TemporaryDirectory() as outdir:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env=environment(outdir, validator=False),
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(outdir, validator=False),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return done.stdout.split()
 
 
-def environment(outdir: str, *, validator: bool) -> dict[str, str]:
+def environment(outdir: Path, *, validator: bool) -> dict[str, str]:
     """As the CDK CLI would start the app, with the flags of cdk.json."""
     context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return inherited | {
-        "CDK_OUTDIR": outdir,
-        "CDK_CONTEXT_JSON": json.dumps(context),
+        "CDK_OUTDIR": str(outdir),
+        "CDK_CONTEXT_JSON": json.dumps(context | CLI_CONTEXT),
         "CDK_VALIDATION": "true" if validator else "false",
         "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         "PYTHONPATH": str(ROOT),
     }
 
 
-def measure(command: list[str], *, validator: bool) -> tuple[float, float]:
+def measure(command: Sequence[str], outdir: Path, *, validator: bool) -> tuple[float, float]:
     """CPU and wall-clock seconds of one run, Node.js included."""
-    with tempfile.TemporaryDirectory() as outdir:
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        subprocess.run(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env=environment(outdir, validator=validator),
-            check=True,
-            capture_output=True,
-        )
-        wall = time.monotonic() - start
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment(outdir, validator=validator),
+        check=True,
+        capture_output=True,
+    )
+    wall = time.monotonic() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def best_of(
+    apps: Mapping[str, Sequence[str]], folder: Path, passes: int, *, validator: bool
+) -> dict[str, tuple[float, float]]:
+    """The least CPU and the least wall-clock seconds of each app and of the reference's `first` synth."""
+    runs: dict[str, list[tuple[float, float]]] = {name: [] for name in (*apps, "first")}
+    for _ in range(passes):
+        for name, command in apps.items():
+            runs[name].append(measure(command, folder / name, validator=validator))
+        with tempfile.TemporaryDirectory() as new:
+            runs["first"].append(measure(apps["app"], Path(new), validator=validator))
+    return {
+        name: (min(cpu for cpu, _ in found), min(wall for _, wall in found)) for name, found in runs.items()
+    }
 
 
 def main() -> None:
@@ -78,21 +101,21 @@ def main() -> None:
     )
     parser.add_argument("--passes", type=int, default=PASSES)
     passes = parser.parse_args().passes
-    APPS["empty"] += modules_of_app()
-
     ratios = {}
-    print(f"{'validator':<10}{'app':<8}{'CPU s':>8}{'wall s':>8}")
-    for name, validator in (("off", False), ("on", True)):
-        runs: dict[str, list[tuple[float, float]]] = {app: [] for app in APPS}
-        for _ in range(passes):
-            for app, command in APPS.items():
-                runs[app].append(measure(command, validator=validator))
-        best = {
-            app: (min(cpu for cpu, _ in found), min(wall for _, wall in found)) for app, found in runs.items()
+    with tempfile.TemporaryDirectory() as folder:
+        templates = Path(folder) / "app"
+        modules = modules_of_app(templates)
+        apps = {
+            "empty": [str(HERE / "empty.py"), *modules],
+            "bare": [str(HERE / "bare.py"), str(templates), *modules],
+            "app": [str(ROOT / "app.py")],
         }
-        for app, (cpu, wall) in best.items():
-            print(f"{name:<10}{app:<8}{cpu:>8.2f}{wall:>8.2f}")
-        ratios[f"app_vs_empty_validator_{name}"] = round(best["app"][0] / best["empty"][0], 3)
+        print(f"{'validator':<10}{'app':<8}{'CPU s':>8}{'wall s':>8}")
+        for switch, validator in (("off", False), ("on", True)):
+            best = best_of(apps, Path(folder), passes, validator=validator)
+            for name, (cpu, wall) in best.items():
+                print(f"{switch:<10}{name:<8}{cpu:>8.2f}{wall:>8.2f}")
+                ratios[f"{name}_vs_empty_validator_{switch}"] = round(cpu / best["empty"][0], 3)
     print(json.dumps(ratios))
 
 
