@@ -280,6 +280,27 @@ class L2:
         return parse_seconds("cache.l2.ttl", self.ttl)
 
 
+def check_tenants_of(l2: L2, serving: str, *, shared_cache: bool) -> None:
+    """Refuse what would be without effect where requests are served so.
+
+    Raises:
+        ConfigError: names the key of the deployment file.
+    """
+    names = [tenant.name for tenant in l2.tenants]
+    if serving == "operator" and names:
+        raise ConfigError("cache.l2.tenants", names, "none with serving: operator, whose engines run LMCache")
+    if serving == "operator" and l2.kv_events:
+        raise ConfigError(
+            "cache.l2.kvEvents", True, "false with serving: operator, whose engines run LMCache"
+        )
+    if shared_cache and set(names) - {"-"}:
+        raise ConfigError(
+            "cache.l2.tenants",
+            names,
+            "none but `-` with access.sharedCache: true, by which no request has a cache_salt",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheTiers:
     """The sizes of both tiers; which of them an endpoint uses is said by its manifest."""
@@ -382,6 +403,8 @@ class Deployment:
             raise ConfigError("serving", self.serving, " or ".join(SERVING_MODES))
         if self.access is not None:
             check_deployed(self.access, self.serving)
+        shared_cache = self.access is not None and self.access.shared_cache
+        check_tenants_of(self.cache.l2, self.serving, shared_cache=shared_cache)
         if not self.instance_groups:
             raise ConfigError("instanceGroups", [], "at least one group of nodes")
         names = [group.name for group in self.instance_groups]

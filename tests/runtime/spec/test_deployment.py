@@ -70,6 +70,19 @@ def test_every_key_but_endpoints_has_a_default(tmp_path: Path) -> None:
             "cache.l2.tenants",
             id="tenants-in-tiered-storage",
         ),
+        pytest.param(
+            {**tenants({"name": "a"}), "serving": "operator"}, "cache.l2.tenants", id="tenants-by-operator"
+        ),
+        pytest.param(
+            {"cache": {"l2": {"kvEvents": True}}, "serving": "operator"},
+            "cache.l2.kvEvents",
+            id="events-by-operator",
+        ),
+        pytest.param(
+            {**tenants({"name": "a"}), "access": {"secretName": "s", "sharedCache": True}},
+            "cache.l2.tenants",
+            id="tenants-of-a-shared-cache",
+        ),
         pytest.param({"cache": {"l1": {"size": "much"}}}, "cache.l1.size", id="l1-size"),
         pytest.param({"scaling": {"min": 0}}, "scaling.min", id="scaling-min"),
         pytest.param({"scaling": {"min": 3, "max": 2}}, "scaling.max", id="scaling-max"),

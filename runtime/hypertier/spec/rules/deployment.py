@@ -23,6 +23,7 @@ from hypertier.spec.deployment import (
     Operator,
     Scaling,
     check_region,
+    check_tenants_of,
     check_zone,
 )
 from hypertier.spec.rules import sources
@@ -78,6 +79,7 @@ def deployment_alone(subject: Subject) -> Iterator[Hit]:
 )
 def setting(subject: Subject) -> Iterator[Hit]:
     broken = [fault.where for fault in subject.faults]
+    serving = subject.manifest.text("serving") or "selfhosted"
     parts: list[tuple[tuple[str | int, ...], type]] = [
         (path("cache.l1"), L1),
         (path("cache.l2"), L2),
@@ -97,7 +99,11 @@ def setting(subject: Subject) -> Iterator[Hit]:
         try:
             read: object = codec.decode(cls, data, "", [])
             if isinstance(read, Access):
-                check_deployed(read, subject.manifest.text("serving") or "selfhosted")
+                check_deployed(read, serving)
+            if isinstance(read, L2):
+                check_tenants_of(
+                    read, serving, shared_cache=subject.manifest.flag("access.sharedCache") is True
+                )
         except ConfigError as error:
             if cls is L2 and error.setting.startswith("cache.l2.tenants."):
                 continue  # found at the tenant itself
@@ -115,8 +121,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         except ConfigError as error:
             if zone:
                 yield hit((*GROUPS, index, "availabilityZoneId"), expected=error.expected)
-    serving = subject.manifest.text("serving")
-    if serving is not None and serving not in SERVING_MODES:
+    if serving not in SERVING_MODES:
         meant, expected = nearest(serving, SERVING_MODES), " or ".join(SERVING_MODES)
         where = path("serving")
         yield fixed(where, meant, expected=expected) if meant else hit(where, expected=expected)
