@@ -17,8 +17,8 @@ with atheris.instrument_imports(include=["hypertier"]):
     from hypertier.router.wire import BodyBudget, RequestReader, request_head
 
 
-def read(*parts: bytes) -> tuple[list[tuple[bytes, bytes, bytes]], int | None]:
-    """Method, target and body of each request, and the status of a refusal."""
+def read(*parts: bytes) -> tuple[list[tuple[bytes, bytes, bytes]], bool]:
+    """Method, target and body of each request, and whether the rest is refused."""
     budget = BodyBudget(1 << 20)
     reader = RequestReader(max_head_bytes=4096, max_body_bytes=1 << 16, budget=budget)
     for part in parts:
@@ -28,10 +28,10 @@ def read(*parts: bytes) -> tuple[list[tuple[bytes, bytes, bytes]], int | None]:
         openai.read(request, session_key=b"user", hash_prompt=True)
         request_head(request, b"id")
         requests.append((request.method, request.target, bytes(request.body)))
-    status = reader.refusal.status if reader.refusal is not None else None
+    refused = reader.refusal is not None
     reader.drop()
     assert budget.held_bytes == 0
-    return requests, status
+    return requests, refused
 
 
 def test_one_input(data: bytes) -> None:

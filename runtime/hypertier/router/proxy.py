@@ -5,6 +5,7 @@ be tried elsewhere, what has begun never is.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -67,6 +68,8 @@ class Proxy:
     decisions: Decisions = field(default_factory=Decisions)
 
 
+# Errors of connecting that say nothing of the other side: files, ports or memory of this one are used up.
+_OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 _CLASSES = tuple(f"{digit}xx" for digit in range(10))
 
 
@@ -339,13 +342,23 @@ class Exchange:
         except asyncio.CancelledError:
             upstream.close()
             raise
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError) as error:
             upstream.close()
             self._connecting = None
+            if isinstance(error, OSError) and error.errno in _OWN_LIMITS:
+                self._refuse_for_own_limits()
+                return
             self.failed("connect")
             return
         self._connecting = None
         self._send_on(upstream)
+
+    def _refuse_for_own_limits(self) -> None:
+        """This machine has no further connection to give: no replica is at fault."""
+        self._release("5xx")
+        self._ended()
+        problem = "the router has no more connections to give"
+        self.client.refuse(Refusal(503, problem, "overloaded", retry_after_seconds=1))
 
     def _give_up(self) -> None:
         if self._tried:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 
 import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, get, post, run_loop
@@ -36,6 +38,33 @@ def test_json_bomb_is_the_engines_and_the_next_request_is_its_own(bomb: bytes, s
 
     assert run_loop(act()) == [200, 200]
     assert [request.body for request in engine.received] == [bomb, b'{"prompt": "next"}']
+
+
+def test_router_without_files_left_blames_no_replica() -> None:
+    async def act() -> tuple[int, bytes, int, int]:
+        async with routed(FakeEngine()) as router:
+            client = await RawClient.connect(router.port)
+            client.send(get(b"/health"))
+            await client.answer()
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+            spare = [os.dup(0) for _ in range(highest)]  # no number below the limit is free
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare), hard))
+            try:
+                client.send(post(CHAT, b"{}"))
+                refused = await client.answer()
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                for number in spare:
+                    os.close(number)
+            client.send(post(CHAT, b"{}"))
+            served = await client.answer()
+            return refused.status, refused.body, len(router.replicas.healthy), served.status
+
+    status, body, num_healthy, then = run_loop(act())
+
+    assert (status, num_healthy, then) == (503, 1, 200)
+    assert b'"code": "overloaded"' in body
 
 
 HEAD_BOMBS = {
