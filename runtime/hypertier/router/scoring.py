@@ -245,16 +245,19 @@ class Scoring:
             for replica in self._some_of(some, known):
                 load = self._loads[replica]
                 if known:
-                    self._settle(load, now)
-                    wait = load.wait(now)
+                    wait = 0.0
+                    if load.pending:
+                        self._settle(load, now)
+                        wait = load.wait(now)
                     cost = wait + crowd * own * load.slowness + returning * load.in_flight
                     seconds = wait + own * load.slowness
                 else:
                     cost = (load.pending_size + size - held) * (load.in_flight + 1)
                     seconds = 0.0
-                rank = (cost, load.in_flight, load.ready_at, replica)
-                if best is None or rank < best:
-                    best, chosen = rank, (held, seconds)
+                if best is None or cost <= best[0]:
+                    rank = (cost, load.in_flight, load.ready_at, replica)
+                    if best is None or rank < best:
+                        best, chosen = rank, (held, seconds)
         if best is None:
             raise ValueError("there is no replica to choose from")
         return Choice(best[3], chosen[0], chosen[1] if known else None)

@@ -85,7 +85,7 @@ def test_pick_says_how_much_of_the_prompt_is_believed_cached() -> None:
     first, second = traffic.serve(PROMPT), traffic.serve(PROMPT)
 
     assert (first.reason, first.matched_bytes) == ("load", 0)
-    assert (second.reason, second.matched_bytes) == ("prefix", 512)
+    assert (second.reason, second.matched_bytes) == ("prefix", 512 + 44)
     assert second.replica is first.replica
 
 

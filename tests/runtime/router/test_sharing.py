@@ -20,7 +20,7 @@ from hypertier.router.replicas import Replica
 from hypertier.router.settings import Address
 from hypertier.router.sharing import Shared
 from hypertier.router.strategies import build
-from hypertier.router.strategies.by_score import ByScore
+from hypertier.router.strategies.by_score import ByLoad
 from hypertier.router.strategies.prefixaware import PrefixAware
 from hypertier.router.strategies.session import BOUND, MIN_BOUND
 
@@ -55,7 +55,7 @@ class Side:
 
     @property
     def in_flight(self) -> list[int]:
-        if isinstance(self.inner, ByScore):
+        if isinstance(self.inner, ByLoad):
             return [self.inner.load(replica) for replica in self.replicas.by_url.values()]
         assert isinstance(self.inner, PrefixAware)
         scoring = self.inner._scoring

@@ -1,13 +1,16 @@
-"""What strategies have in common that score one replica at a time and remember nothing."""
+"""What strategies have in common that look at load and session, and not at prompts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
+
+last_picked = attrgetter("last_picked")
 
 
 class Choice(NamedTuple):
@@ -22,11 +25,8 @@ class Choice(NamedTuple):
     predicted_seconds: float | None = None
 
 
-class ByScore:
-    """Takes the highest score; a tie goes to the least loaded, then to the one not picked for longest.
-
-    Load is what was told as `sent` and not as `finished`: own requests, and those of other routers that tell.
-    """
+class ByLoad:
+    """Counts what is in flight: what was told as `sent` and not as `finished`, by whichever router."""
 
     index_bytes = 0
 
@@ -41,23 +41,14 @@ class ByScore:
 
     def load(self, replica: Replica) -> int:
         """Requests in flight there."""
-        return self._loads[replica]
+        return self._loads.get(replica, 0)
 
-    def score(self, request: InferenceRequest, replica: Replica) -> float:
-        """Higher is better; comparable between the replicas of one request alone."""
-        raise NotImplementedError
-
-    def reason(self, request: InferenceRequest, replica: Replica) -> str:
-        """Why this replica, in one word."""
-        raise NotImplementedError
-
-    def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
-        """The highest score."""
-        scores = [self.score(request, replica) for replica in candidates]
-        top = max(scores)
-        tied = [replica for score, replica in zip(scores, candidates, strict=True) if score == top]
-        replica = min(tied, key=lambda replica: (self._loads[replica], replica.last_picked))
-        return Choice(replica, self.reason(request, replica))
+    def least_loaded(self, candidates: Sequence[Replica]) -> Replica:
+        """The least in flight; of equal ones, the one that was not picked for longest."""
+        first = min(candidates, key=last_picked)
+        if not self.load(first):
+            return first
+        return min(candidates, key=lambda replica: (self.load(replica), replica.last_picked))
 
     def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
         """It is in flight there."""

@@ -83,19 +83,22 @@ class KvAware(PrefixAware):
 
     def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
         """The lowest cost."""
-        sent = self._sent_groups(request)
         heard = self._heard
-        cause, said, whole = self._said_groups(request) if heard else ("no_events", [], 0)
+        cause, said = self._said_groups(request) if heard else ("no_events", [])
         if cause is not None:
             self.fallbacks[cause] += 1
-            return self._cheapest(request, sent, candidates, now)
+            return self._cheapest(request, self._sent_groups(request), candidates, now)
+        told = [said]
         # Engines tell of blocks once they are computed; a prompt that comes behind will find them.
         computing = heard & self._scoring.computing
-        groups = most_of(
-            [(held, mask & heard) for held, mask in said],
-            [(held, mask & computing) for held, mask in self._groups_of(self._computing, request)],
-            [(held, mask & (whole | ~heard)) for held, mask in sent],
-        )
+        if computing:
+            told.append(
+                [(held, mask & computing) for held, mask in self._groups_of(self._computing, request)]
+            )
+        unheard = self._healthy & ~heard
+        if unheard:
+            told.append([(held, mask & unheard) for held, mask in self._sent_groups(request)])
+        groups = most_of(*told)
         choice = self._cheapest(request, groups, candidates, now)
         if not heard >> self._numbers[choice.replica] & 1:
             self.fallbacks["no_events"] += 1
@@ -128,14 +131,14 @@ class KvAware(PrefixAware):
         if replica.state is State.LEAVING and number is not None:
             self._forget_number(number)
 
-    def _said_groups(self, request: InferenceRequest) -> tuple[str | None, list[tuple[float, int]], int]:
+    def _said_groups(self, request: InferenceRequest) -> tuple[str | None, list[tuple[float, int]]]:
         """What replicas say that they hold of the prompt, or why that is not known.
 
-        Also those that hold all that is known in tokens: of what follows, only what they were sent tells.
+        Of what follows behind all that is known in tokens, only what they were sent tells.
         """
         linked = self.links.find(request.block_hashes)
         if not linked.names:
-            return "not_tokenized", [], 0
+            return "not_tokenized", []
         first = linked.first
         num_names = len(linked.names)
 
@@ -148,9 +151,12 @@ class KvAware(PrefixAware):
         if groups:
             self.links.confirm(request.block_hashes[first])
         elif not linked.is_confirmed:
-            return "not_confirmed", [], 0
-        is_part = linked.num_known < len(request.block_hashes)
-        return None, groups, self.index.holding(linked.names[-1]) if is_part else 0
+            return "not_confirmed", []
+        last = linked.num_known - 1
+        if last + 1 < len(request.block_hashes) and (whole := self.index.holding(linked.names[-1])):
+            behind = self._holders.groups(request.block_hashes[last:])
+            groups += [(likely_bytes(last + num, request.num_bytes), mask & whole) for num, mask in behind]
+        return None, groups
 
     def _ask(self, prompt: Prompt, block_hashes: tuple[int, ...], replica: Replica) -> None:
         key, size = block_hashes[-1], len(prompt.body)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
-from hypertier.router.strategies.by_score import ByScore
+from hypertier.router.strategies.by_score import ByLoad, Choice, last_picked
 
 
-class RoundRobin(ByScore):
-    """Prefers the replica whose last pick is longest ago."""
+class RoundRobin(ByLoad):
+    """The replica whose last pick is longest ago."""
 
     name = "roundrobin"
 
-    def score(self, request: InferenceRequest, replica: Replica) -> float:
-        """Minus the number of its last pick."""
-        return -float(replica.last_picked)
-
-    def reason(self, request: InferenceRequest, replica: Replica) -> str:
-        """Always `turn`."""
-        return "turn"
+    def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
+        """The next one; the reason is always `turn`."""
+        return Choice(min(candidates, key=last_picked), "turn")

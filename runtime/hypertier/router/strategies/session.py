@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
+from collections.abc import Sequence
 
 import xxhash
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.strategies.by_score import ByScore
+from hypertier.router.strategies.by_score import ByLoad, Choice
 
 # Consistent hashing with bounded loads, https://arxiv.org/abs/1608.01350 (read 2026-12-01): no replica
 # takes more than this times the mean; below MIN_BOUND requests in flight an engine batches them and
 # nothing is gained.
 BOUND = 1.25
 MIN_BOUND = 8
+POINTS = 64
+"""Of each replica on the ring: shares differ by an eighth, and a choice costs no more with many replicas."""
 
 
-class Session(ByScore):
-    """Rendezvous hashing of the session key with bounded load; without a key, the least loaded replica.
+class Session(ByLoad):
+    """Consistent hashing of the session key with bounded load; without a key, the least loaded replica.
 
     When a replica comes or goes, only the sessions it wins or held move.
     """
@@ -28,25 +32,37 @@ class Session(ByScore):
     def __init__(self, replicas: ReplicaSet) -> None:
         super().__init__()
         self.replicas = replicas
+        self._built_for: tuple[Replica, ...] = ()
+        self._points: list[int] = []
+        self._owners: list[Replica] = []
 
-    def score(self, request: InferenceRequest, replica: Replica) -> float:
-        """The session's draw for this replica, 0.0 to 1.0; minus 1 where the replica is full."""
+    def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
+        """The first replica behind the session's place on the ring that is not full.
+
+        The reason is `session`, `spill` where the session's own replica was full, `load` without a session.
+        """
         if request.session is None:
-            return -float(self.load(replica))
-        draw = (
-            xxhash.xxh3_64_intdigest(replica.url.encode(), xxhash.xxh3_64_intdigest(request.session)) / 2**64
-        )
-        return draw - 1.0 if self._is_full(replica) else draw
+            return Choice(self.least_loaded(candidates), "load")
+        healthy = self.replicas.healthy
+        if healthy is not self._built_for:
+            self._build(healthy)
+        fair = (self.in_flight + 1) / max(1, len(healthy))
+        bound = max(MIN_BOUND, math.ceil(BOUND * fair))
+        place = bisect(self._points, xxhash.xxh3_64_intdigest(request.session))
+        owners = self._owners
+        own = owners[place % len(owners)]
+        for at in range(place, place + len(owners)):
+            replica = owners[at % len(owners)]
+            if self.load(replica) < bound and (candidates is healthy or replica in candidates):
+                return Choice(replica, "session" if replica is own else "spill")
+        return Choice(self.least_loaded(candidates), "spill")
 
-    def reason(self, request: InferenceRequest, replica: Replica) -> str:
-        """`session`, `spill` when the session's own replica was full, or `load` without a session."""
-        if request.session is None:
-            return "load"
-        best = max(
-            self.replicas.healthy, key=lambda r: (self.score(request, r) % 1.0, r.url), default=replica
+    def _build(self, healthy: tuple[Replica, ...]) -> None:
+        ring = sorted(
+            (xxhash.xxh3_64_intdigest(replica.url.encode(), seed), number)
+            for number, replica in enumerate(healthy)
+            for seed in range(POINTS)
         )
-        return "session" if best is replica else "spill"
-
-    def _is_full(self, replica: Replica) -> bool:
-        fair = (self.in_flight + 1) / max(1, len(self.replicas.healthy))
-        return self.load(replica) + 1 > max(MIN_BOUND, math.ceil(BOUND * fair))
+        self._points = [point for point, _ in ring]
+        self._owners = [healthy[number] for _, number in ring]
+        self._built_for = healthy
