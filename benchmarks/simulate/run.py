@@ -1,7 +1,7 @@
 """How fast the simulation is: `make bench NAME=simulate`.
 
-Requests of the `agent` workload through `prefixaware` on 8 replicas, a second of CPU, the best of three passes;
-and the most memory that the process had. The last line is one JSON object.
+Requests of the `agent` workload through `prefixaware` on 8 replicas, per second of CPU, the best of three
+passes; and the most memory that the process had. The last line is one JSON object.
 """
 
 from __future__ import annotations
