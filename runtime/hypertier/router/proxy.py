@@ -119,10 +119,9 @@ class Exchange:
             self._end_of_answer = b""
         self._proxy = proxy
         settings = proxy.settings
-        self._is_explained = settings.explain or (
-            settings.explain_on_request and request.field(b"x-hypertier-explain") is not None
-        )
-        if self._is_explained:
+        self._is_weighed = settings.explain_on_request and request.field(b"x-hypertier-explain") is not None
+        self._is_explained = settings.explain or self._is_weighed
+        if self._is_weighed:
             self._end_of_answer = b""
         self._attempts_left = proxy.settings.retries
         self._begun_at = proxy.now()
@@ -149,7 +148,7 @@ class Exchange:
         if pick is None:
             self._give_up()
             return
-        if self._is_explained:
+        if self._is_weighed:
             among = proxy.picker.candidates(inference, self._tried)
             self._candidates = weigh(proxy.picker.strategy, inference, among, proxy.now())
         replica = pick.replica
@@ -431,7 +430,7 @@ class Exchange:
                 None if first is None else first - begun_at,
                 self._proxy.now() - begun_at,
                 self._candidates,
-                (self._end_of_answer or b"") if self._is_explained else b"",
+                (self._end_of_answer or b"") if self._is_weighed else b"",
             )
         )
 

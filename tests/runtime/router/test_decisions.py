@@ -69,17 +69,17 @@ def test_decision_is_told_by_its_id_with_what_came_of_it_and_without_the_prompt(
 
 
 @pytest.mark.parametrize(
-    ("settings", "header", "explained"),
+    ("settings", "header", "explained", "weighed"),
     [
-        ({"explain_on_request": True}, b"x-hypertier-explain: 1", True),
-        ({"explain_on_request": True}, b"x-nothing: 1", False),
-        ({}, b"x-hypertier-explain: 1", False),
-        ({"explain": True}, b"x-nothing: 1", True),
+        ({"explain_on_request": True}, b"x-hypertier-explain: 1", True, True),
+        ({"explain_on_request": True}, b"x-nothing: 1", False, False),
+        ({}, b"x-hypertier-explain: 1", False, False),
+        ({"explain": True}, b"x-nothing: 1", True, False),
     ],
     ids=["asked", "not-asked", "not-allowed", "always"],
 )
 def test_who_asks_and_may_is_told_of_every_candidate(
-    settings: dict[str, Any], header: bytes, explained: bool
+    settings: dict[str, Any], header: bytes, explained: bool, weighed: bool
 ) -> None:
     async def act(router: Router, client: RawClient, admin: RawClient) -> tuple[Any, bytes | None]:
         for _ in range(2):
@@ -93,9 +93,9 @@ def test_who_asks_and_may_is_told_of_every_candidate(
 
     latest = decisions[0]
     assert reason == (b"prefix" if explained else None)
-    assert len(latest["candidates"]) == (2 if explained else 0)
-    assert latest["cached_tokens"] == (96 if explained else None)
-    if explained:
+    assert len(latest["candidates"]) == (2 if weighed else 0)
+    assert latest["cached_tokens"] == (96 if weighed else None)
+    if weighed:
         by_url = {candidate["replica"]: candidate for candidate in latest["candidates"]}
         assert by_url[latest["replica"]]["matched_bytes"] > 0
 
