@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from hypertier.planning.engine import EnginePlan, argument_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.tier.cipher import KEY_VARIABLE
 from hypertier.tier.launch import CacheSettings, kv_events_config, kv_transfer_config
 from hypertier.tier.tenants import Terms
 from hypertier_cdk.charts.inputs import PLACEHOLDER_L2_URL, ChartInputs, l2_url, refuse
@@ -25,6 +26,7 @@ SERVE_COMMANDS = (
 )
 DRAIN_SECONDS = 120  # what requests in flight get after SIGTERM
 RESERVED_PREFIXES = ("HYPERTIER_",)
+ENCRYPTION_KEY = "key"  # of the Secret
 LMCACHE_PREFIX = "LMCACHE_"
 
 
@@ -183,5 +185,9 @@ def engine_environment(
         ours["HYPERTIER_L2_URL"] = l2_url(endpoint, inputs).value
         if inputs.l2_secret_arn is not None and not tiered:
             ours["HYPERTIER_L2_SECRET_ARN"] = inputs.l2_secret_arn
+    secret = deployment.cache.l2.encryption_secret
+    if endpoint.kv_cache.l2_enabled and secret is not None:
+        reference = {"secretKeyRef": {"name": secret, "key": ENCRYPTION_KEY}}
+        entries.append({"name": KEY_VARIABLE, "valueFrom": reference})
     written = {entry["name"] for entry in entries}
     return entries + [{"name": n, "value": v} for n, v in sorted(ours.items()) if n not in written]

@@ -17,7 +17,7 @@ from hypertier.catalog.cache_nodes import DEFAULT_FAMILY, FAMILIES
 from hypertier.catalog.zones import REGION, ZONE_ID, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
-from hypertier.spec.access import TENANT, TENANT_FORM, Access, check_deployed
+from hypertier.spec.access import SECRET_NAME, TENANT, TENANT_FORM, Access, check_deployed
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
 from hypertier.spec.lifecycle import LifecycleScript
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
@@ -223,7 +223,8 @@ class L2:
     """The shared tier: an ElastiCache Valkey store of `bandwidth` and `size`, or HyperPod's tiered storage.
 
     `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes. With
-    `kv_events` engines announce what they store there, beside what their GPU and L1 hold.
+    `kv_events` engines announce what they store there, beside what their GPU and L1 hold. With
+    `encryption_secret`, a Secret in the endpoint's namespace whose `key` is 32 bytes in base64, they encrypt it.
     """
 
     backend: str = "redis"
@@ -234,8 +235,14 @@ class L2:
     node_family: str = DEFAULT_FAMILY
     tenants: tuple[L2Tenant, ...] = ()
     kv_events: bool = False
+    encryption_secret: str | None = None
 
     def __post_init__(self) -> None:
+        secret = self.encryption_secret
+        if secret is not None and not SECRET_NAME.fullmatch(secret):
+            raise ConfigError(
+                "cache.l2.encryptionSecret", secret, "the name of a Secret in the endpoint's namespace"
+            )
         names = [tenant.name for tenant in self.tenants]
         if len(set(names)) < len(names):
             raise ConfigError("cache.l2.tenants", names, "each name once")
@@ -292,6 +299,12 @@ def check_tenants_of(l2: L2, serving: str, *, shared_cache: bool) -> None:
     if serving == "operator" and l2.kv_events:
         raise ConfigError(
             "cache.l2.kvEvents", True, "false with serving: operator, whose engines run LMCache"
+        )
+    if serving == "operator" and l2.encryption_secret is not None:
+        raise ConfigError(
+            "cache.l2.encryptionSecret",
+            l2.encryption_secret,
+            "none with serving: operator, whose engines run LMCache",
         )
     if shared_cache and set(names) - {"-"}:
         raise ConfigError(

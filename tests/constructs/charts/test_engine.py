@@ -135,6 +135,20 @@ def test_tenants_and_events_of_the_deployment_reach_the_tier() -> None:
     assert config["kv_connector_module_path"] == "hypertier.tier.connector"
 
 
+def test_the_key_of_encryption_comes_from_the_secret_that_is_named() -> None:
+    plain = deployment({})
+    wanted = replace(plain, cache=replace(plain.cache, l2=L2(encryption_secret="kv-key")))
+
+    found = {entry["name"]: entry for entry in container_of(wanted)["env"]}
+
+    reference = {"name": "kv-key", "key": "key"}
+    assert found["HYPERTIER_L2_KEY"] == {
+        "name": "HYPERTIER_L2_KEY",
+        "valueFrom": {"secretKeyRef": reference},
+    }
+    assert "HYPERTIER_L2_KEY" not in environment_of(plain)
+
+
 def test_without_a_cache_nothing_is_configured() -> None:
     wanted = deployment({"spec.kvCacheSpec": None})
 

@@ -83,6 +83,11 @@ def test_every_key_but_endpoints_has_a_default(tmp_path: Path) -> None:
             "cache.l2.tenants",
             id="tenants-of-a-shared-cache",
         ),
+        pytest.param(
+            {"cache": {"l2": {"encryptionSecret": "A b"}}},
+            "cache.l2.encryptionSecret",
+            id="encryption-secret",
+        ),
         pytest.param({"cache": {"l1": {"size": "much"}}}, "cache.l1.size", id="l1-size"),
         pytest.param({"scaling": {"min": 0}}, "scaling.min", id="scaling-min"),
         pytest.param({"scaling": {"min": 3, "max": 2}}, "scaling.max", id="scaling-max"),
