@@ -223,8 +223,8 @@ class L2:
     """The shared tier: an ElastiCache Valkey store of `bandwidth` and `size`, or HyperPod's tiered storage.
 
     `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes. With
-    `kv_events` engines announce what they store there, beside what their GPU and L1 hold. With
-    `encryption_secret`, a Secret in the endpoint's namespace whose `key` is 32 bytes in base64, they encrypt it.
+    `kv_events` engines announce what they store there, beside what their GPU and L1 hold. They
+    encrypt it with the `key` of `encryption_secret`, a Secret in the endpoint's namespace: 32 bytes in base64.
     """
 
     backend: str = "redis"

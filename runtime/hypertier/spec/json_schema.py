@@ -71,7 +71,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "cache.l2.tenants[].quota": "What it may keep for each endpoint, such as 100Gi; 0 for nothing.",
     "cache.l2.tenants[].ttl": "How long its entries live without being read, such as 1h.",
     "cache.l2.kvEvents": "Whether engines announce what they store, beside what their GPU and L1 hold.",
-    "cache.l2.encryptionSecret": "Secret whose key, 32 bytes in base64, engines encrypt what they store with.",
+    "cache.l2.encryptionSecret": "Secret whose key, 32 bytes in base64, engines encrypt with.",
     "images": "Container images that exist already, instead of building them.",
     "images.engine": "Image of the engine.",
     "images.router": "Image of the router.",
