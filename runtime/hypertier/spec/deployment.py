@@ -224,7 +224,7 @@ class L2:
 
     `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes. With
     `kv_events` engines announce what they store there, beside what their GPU and L1 hold. They
-    encrypt it with the `key` of `encryption_secret`, a Secret in the endpoint's namespace: 32 bytes in base64.
+    encrypt it with the `key` of `encryption_secret`, a Secret beside the endpoint: 32 bytes in base64.
     """
 
     backend: str = "redis"
