@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import base64
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +56,21 @@ class AccessFolder:
             "metrics_port": 0,
         }
         return found | ({"access": str(self.policy)} if self.policy.exists() else {})
+
+
+@contextmanager
+def router_process(folder: AccessFolder, *args: str) -> Iterator[tuple[str, str]]:
+    """`hypertier router` as a process that asks for keys: its URL, and that of its metrics."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        metrics_port = free.getsockname()[1]
+    files = ["--api-keys", str(folder.keys), "--salt-key", str(folder.salt_key)]
+    command = [sys.executable, "-c", "from hypertier.cli.main import main; main()", "router"]
+    command += ["--listen", "127.0.0.1:0", "--metrics-port", str(metrics_port), *files, *args]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+            assert found is not None
+            yield found[0], f"http://127.0.0.1:{metrics_port}"
+        finally:
+            process.kill()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,30 +10,19 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from fakes_access import ACME, ZETA, AccessFolder, salt_of
+from fakes_access import ACME, ZETA, AccessFolder, router_process, salt_of
 
 from hypertier.lab.lab import Lab
 from hypertier.lab.metrics import read_counts
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
-ROUTER = (sys.executable, "-c", "from hypertier.cli.main import main; main()", "router")
-
 
 @pytest.fixture
 def router_url(lab: Lab, tmp_path: Path) -> Iterator[str]:
     """A router of its own before the lab's first engine, that asks for keys."""
-    folder = AccessFolder(tmp_path)
-    files = ["--api-keys", str(folder.keys), "--salt-key", str(folder.salt_key), "--metrics-port", "0"]
-    command = [*ROUTER, "--listen", "127.0.0.1:0", "--replica", lab.plan.replica_urls[0], *files]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-            assert found is not None
-            yield found[0]
-        finally:
-            process.kill()
+    with router_process(AccessFolder(tmp_path), "--replica", lab.plan.replica_urls[0]) as (url, _):
+        yield url
 
 
 def new_prompt() -> str:
