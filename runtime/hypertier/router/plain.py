@@ -112,39 +112,3 @@ def read_answer(data: bytes) -> tuple[ResponseHead, int] | None:
     is_stream = stream is not None and status == b"200"
     head = ResponseHead(raw, int(status), False, request_id is not None, is_stream, num_bytes)
     return head, found.end()
-
-
-# Of most events' chunks; longer ones are looked at digit by digit.
-_SIZES = {b"%x" % size: size for size in range(4096)}
-_HEX_DIGITS = b"0123456789abcdefABCDEF"
-_MAX_SIZE_DIGITS = 8
-
-MORE, LAST, ODD = range(3)
-
-
-def whole_chunks(data: bytes) -> int:
-    """What `data` is, where a chunk is expected: whole chunks (MORE), with the body's end (LAST), or ODD.
-
-    What is ODD may still be good: a part of a chunk, an extension, a trailer.
-    """
-    begin, end = 0, len(data)
-    line_end = data.find(b"\r\n", 0, _MAX_SIZE_DIGITS + 2)
-    size = _SIZES.get(data[:line_end])
-    if size and end == line_end + 4 + size and data.endswith(b"\r\n"):
-        return MORE  # one chunk, as most events come
-    while begin < end:
-        line_end = data.find(b"\r\n", begin, begin + _MAX_SIZE_DIGITS + 2)
-        if line_end < 0:
-            return ODD
-        digits = data[begin:line_end]
-        size = _SIZES.get(digits)
-        if size is None:
-            if not digits or digits.strip(_HEX_DIGITS):
-                return ODD
-            size = int(digits, 16)
-        if size == 0:
-            return LAST if data[line_end:] == b"\r\n\r\n" else ODD
-        begin = line_end + 4 + size
-        if begin > end or data[begin - 2 : begin] != b"\r\n":
-            return ODD
-    return MORE

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from hypertier.router.plain import CHUNKED, LAST, MORE, ResponseHead, read_answer, whole_chunks
+from hypertier.router.plain import CHUNKED, ResponseHead, read_answer
 from hypertier.router.replicas import Replica
 from hypertier.router.wire import response_head
 
@@ -50,7 +50,7 @@ class Carried(Protocol):
 class Upstream(asyncio.Protocol):
     """Carries one exchange at a time, waits in the replica's pool in between.
 
-    The end of an answer in the plain form is found by counting, of any other by llhttp.
+    The end of an answer with a plain head and a length is found by counting, of any other by llhttp.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Upstream(asyncio.Protocol):
         self._exchange: Carried | None = None
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
-        self._left = _BY_PARSER  # bytes of the body to come, CHUNKED, or _BY_PARSER
+        self._left = _BY_PARSER  # bytes of the body to come
         self._head = b""
         self._head_done = False
         self._held: ResponseHead | None = None  # read, and not sent on before the body begins
@@ -134,10 +134,7 @@ class Upstream(asyncio.Protocol):
         if exchange is None:  # an engine that speaks unasked has lost count, and so would the next request
             self.close()
         elif self._head_done:
-            if self._left == CHUNKED and whole_chunks(data) == MORE:
-                exchange.relay(data)
-            else:
-                self._continue(exchange, data)
+            self._continue(exchange, data)
         elif self._held is not None:
             head, self._held = self._held, None
             self._begin(exchange, head, data)
@@ -154,6 +151,8 @@ class Upstream(asyncio.Protocol):
             else:
                 self._left = cast(int, found[0].length)
                 self._keeps_alive = True
+                if self._left == CHUNKED:
+                    self._parse_chunks()
             head, end = found
             self._begin(exchange, head, data[end:] if end else self._head)
 
@@ -213,14 +212,6 @@ class Upstream(asyncio.Protocol):
             self._left = left = left - len(data)
             self._complete = left == 0
             return left >= 0
-        if left == CHUNKED:
-            found = whole_chunks(data)
-            if found == MORE:
-                return True
-            if found == LAST:
-                self._complete = True
-                return True
-            self._parse_on()
         if self._is_head:
             return False
         try:
@@ -229,8 +220,8 @@ class Upstream(asyncio.Protocol):
             return False
         return self._num_messages == 1
 
-    def _parse_on(self) -> None:
-        """Let llhttp count from here, where a chunk is expected."""
+    def _parse_chunks(self) -> None:
+        """Let llhttp, which has not seen the head, count chunks: it is faster at that than Python."""
         self._begin_parser()
         cast(httptools.HttpResponseParser, self._parser).feed_data(
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Heads and chunks in their plain form: never more than llhttp takes, and read as it reads them."""
+"""Heads in their plain form: never more than llhttp takes, and read as it reads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fakes_requests import AMBIGUOUS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypertier.router.plain import CHUNKED, LAST, MORE, ODD, read_answer, read_request, whole_chunks
+from hypertier.router.plain import CHUNKED, read_answer, read_request
 
 NAMES = [
     "Host",
@@ -106,29 +106,3 @@ def test_plain_answer_tells_where_its_body_ends(head: bytes, length: int) -> Non
 )
 def test_answer_that_needs_more_than_counting_is_not_plain(head: bytes) -> None:
     assert read_answer(head) is None
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"2\r\nab\r\n", MORE),
-        (b"2\r\nab\r\nA\r\n0123456789\r\n", MORE),
-        (b"2\r\nab\r\n0\r\n\r\n", LAST),
-        (b"0\r\n\r\n", LAST),
-        (b"0\r\n\r\nHTTP/1.1", ODD),
-        (b"0\r\nT: 1\r\n\r\n", ODD),
-        (b"2\r\na", ODD),
-        (b"2\r\nab\r", ODD),
-        (b"2\r\nabc\r\n", ODD),
-        (b"2;x\r\nab\r\n", ODD),
-        (b"0x2\r\nab\r\n", ODD),
-        (b"+2\r\nab\r\n", ODD),
-        (b"-2\r\nab\r\n", ODD),
-        (b" 2\r\nab\r\n", ODD),
-        (b"1_0\r\n0123456789012345\r\n", ODD),
-        (b"\r\n\r\n", ODD),
-        (b"2\nab\r\n", ODD),
-    ],
-)
-def test_whole_chunks_are_told_from_all_else(data: bytes, expected: int) -> None:
-    assert whole_chunks(data) == expected
