@@ -46,6 +46,7 @@ class KvAware(PrefixAware):
         rest = 1.0 - INDEX_SHARE - LINKS_SHARE
         super().__init__(replicas, capacity_bytes=int(rest * capacity_bytes), sizes=sizes, now=now)
         self._heard = 0
+        self._cause: tuple[InferenceRequest | None, str | None] = None, None
         self._computing = Holders()
         self.fallbacks: Counter[str] = Counter()
         self.tokenizations: Counter[str] = Counter()
@@ -85,8 +86,8 @@ class KvAware(PrefixAware):
         """The lowest cost."""
         heard = self._heard
         cause, said = self._said_groups(request) if heard else ("no_events", [])
+        self._cause = request, cause
         if cause is not None:
-            self.fallbacks[cause] += 1
             return self._cheapest(request, self._sent_groups(request), candidates, now)
         told = [said]
         # Engines tell of blocks once they are computed; a prompt that comes behind will find them.
@@ -101,13 +102,18 @@ class KvAware(PrefixAware):
         groups = most_of(*told)
         choice = self._cheapest(request, groups, candidates, now)
         if not heard >> self._numbers[choice.replica] & 1:
-            self.fallbacks["no_events"] += 1
+            self._cause = request, "no_events"
             return choice
         return choice._replace(reason="kv") if choice.matched_bytes else choice
 
     def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
         """It is in flight there; the replica is asked for the prompt's tokens, where they are not known."""
         super().sent(ticket, request, choice, now)
+        asked, cause = self._cause
+        if (
+            asked is request and cause is not None
+        ):  # what was only weighed, or another router sent, counts not
+            self.fallbacks[cause] += 1
         hashes = request.block_hashes
         number = self._numbers[choice.replica]
         if hashes and self._heard >> number & 1:
