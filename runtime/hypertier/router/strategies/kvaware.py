@@ -112,7 +112,7 @@ class KvAware(PrefixAware):
         asked, cause = self._cause
         if (
             asked is request and cause is not None
-        ):  # what was only weighed, or another router sent, counts not
+        ):  # neither only weighed nor of others
             self.fallbacks[cause] += 1
         hashes = request.block_hashes
         number = self._numbers[choice.replica]
