@@ -110,9 +110,7 @@ class KvAware(PrefixAware):
         """It is in flight there; the replica is asked for the prompt's tokens, where they are not known."""
         super().sent(ticket, request, choice, now)
         asked, cause = self._cause
-        if (
-            asked is request and cause is not None
-        ):  # neither only weighed nor of others
+        if asked is request and cause is not None:  # neither only weighed nor of others
             self.fallbacks[cause] += 1
         hashes = request.block_hashes
         number = self._numbers[choice.replica]
