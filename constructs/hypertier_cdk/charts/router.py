@@ -39,6 +39,7 @@ from hypertier_cdk.charts.pods import (
     spread,
 )
 
+ROUTES_FOLDER = "/etc/hypertier/routes"
 MIN_REPLICAS = 2  # one may go at any time
 SESSION_KEY = "x-session-id"  # where the manifest names no other in SESSION_KEY, as AWS's samples do
 PLAIN_STRATEGY = "roundrobin"  # what stands for intelligent routing that is off
@@ -95,6 +96,7 @@ def router_settings(
         discover=names.slices("engine", port),
         peers=names.slices("peers", ROUTER_PEER_PORT) if shares else None,
         peer_listen=f"0.0.0.0:{ROUTER_PEER_PORT}" if shares else None,
+        routes=f"{ROUTES_FOLDER}/routes.yaml",
         drain_seconds=DRAIN_SECONDS,
         lameduck_seconds=LAMEDUCK_SECONDS,
         kv_events_port=KV_EVENTS_PORT,
@@ -120,6 +122,7 @@ def router_arguments(settings: RouterSettings) -> list[str]:
         arguments += ["--api-keys", settings.api_keys, "--salt-key", str(settings.salt_key)]
     if settings.strategy == "kvaware":
         arguments += ["--kv-events-port", str(settings.kv_events_port)]
+    arguments += ["--routes", str(settings.routes)]
     arguments += ["--index-bytes", str(settings.index_bytes)]
     if settings.l1_tokens:
         arguments += ["--l1-tokens", str(settings.l1_tokens)]
@@ -238,12 +241,15 @@ def _deployment(
                             ),
                             "volumeMounts": [
                                 {"name": "tmp", "mountPath": "/tmp"},
+                                {"name": "routes", "mountPath": ROUTES_FOLDER, "readOnly": True},
                                 *access_mounts(deployment),
                             ],
                         }
                     ],
                     "volumes": [
                         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+                        # made by who operates the endpoint, at any time; a deployment never resets it
+                        {"name": "routes", "configMap": {"name": names.of("routes"), "optional": True}},
                         *access_volumes(deployment, names),
                     ],
                 },

@@ -41,6 +41,7 @@ from hypertier.router.prefill import Prefillers
 from hypertier.router.proxy import Proxy
 from hypertier.router.replicas import Listed, Replica, ReplicaSet, State
 from hypertier.router.route_file import RouteFile
+from hypertier.router.routes import Routes
 from hypertier.router.settings import (
     Address,
     RouterSettings,
@@ -90,10 +91,12 @@ class Router:
 
         self.strategy: Strategy = made(settings.strategy)
         self._kvaware = self.strategy if isinstance(self.strategy, KvAware) else None
+        self._switching: Switching | None = None
         if settings.routes is not None:
             names = {"roundrobin", "session"} | ({"prefixaware"} if self._kvaware is None else set())
             others = {name: made(name) for name in names if name != settings.strategy}
-            self.strategy = Switching(settings.strategy, {settings.strategy: self.strategy} | others)
+            self._switching = Switching(settings.strategy, {settings.strategy: self.strategy} | others)
+            self.strategy = self._switching
         self.peer_counts = PeerCounts()
         self.peers = Peers(self.peer_counts, time.monotonic)
         self._shared: Shared | None = None
@@ -158,7 +161,7 @@ class Router:
             self._route_file = RouteFile(
                 settings.routes,
                 has_kvaware=self._kvaware is not None,
-                use=self.front.use,
+                use=self._use_routes,
                 report=log.error,
             )
             self.metrics.registry.register(RouteCounts(self._route_file, self.front.shadows))
@@ -331,6 +334,12 @@ class Router:
         else:
             prefillers.replicas.replace(parse_prefill_replica(url) for url in settings.prefill_replicas)
         await self._prefill_health.first_round()
+
+    def _use_routes(self, routes: Routes) -> None:
+        """From the first that say anything on, all strategies hear of all requests."""
+        if self._switching is not None and routes != Routes():
+            self._switching.wake()
+        self.front.use(routes)
 
     async def _follow(self, setting: str, source: Address | Service, listed: Listed, whose: str) -> None:
         """Keep `listed` in step with its source from now on. Raises ConfigError where that can't be asked."""

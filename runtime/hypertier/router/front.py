@@ -61,6 +61,7 @@ class Front:
         self._admission = admission
         self._models = models or Models(replicas)
         self._routes: Routes | None = None
+        self._was_routed = False
         self.shadows = Shadows()
         self.prefillers: Prefillers | None = None
         self.tracing: Tracing | None = None
@@ -75,7 +76,10 @@ class Front:
 
     def use(self, routes: Routes) -> None:
         """What the routes say applies to every request from now on."""
-        self._routes = routes
+        self._routes = routes if routes != Routes() else None
+        if self._routes is None and not self._was_routed:
+            return
+        self._was_routed = True
         # Whatever chooses now, the indexes of the others stay warm.
         self._hash_prompt = True
         self._session_key = self._session_key or self.settings.session_key.lower().encode()

@@ -16,7 +16,8 @@ WATCH_SECONDS = 2.0
 class RouteFile:
     """Looks at the file every two seconds; `use` gets what it says, `report` what is wrong with it.
 
-    Kubernetes swaps a ConfigMap's files by a link: what is looked at is what the link leads to.
+    Kubernetes swaps a ConfigMap's files by a link: what is looked at is what the link leads to. A file that
+    is not there says nothing, as an empty one does: an optional ConfigMap may come later.
     """
 
     def __init__(
@@ -67,6 +68,8 @@ class RouteFile:
         try:
             with open(self._path, "rb") as file:
                 text = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            return Routes()
         except OSError as error:
             raise ConfigError(
                 "--routes", self._path, f"a file that can be read ({error.strerror})"

@@ -82,7 +82,7 @@ def test_broken_change_keeps_what_was_and_is_counted(tmp_path: Path) -> None:
     for text in ("strategy: nowhere", "strategy: roundrobin now"):
         path.write_text(text)
         file.step()
-    path.unlink()
+    path.write_bytes(b"\xff")
     file.step()
     path.write_text("strategy: prefixaware")
     file.step()
@@ -112,7 +112,9 @@ def test_router_does_not_start_with_a_file_that_it_cannot_use(tmp_path: Path) ->
     async def act() -> None:
         router = Router(
             RouterSettings(
-                listen="127.0.0.1:0", replicas=("http://127.0.0.1:1",), routes=str(tmp_path / "none.yaml")
+                listen="127.0.0.1:0",
+                replicas=("http://127.0.0.1:1",),
+                routes=routes_of(tmp_path, "strategy: none"),
             )
         )
         try:
@@ -120,8 +122,20 @@ def test_router_does_not_start_with_a_file_that_it_cannot_use(tmp_path: Path) ->
         finally:
             await router.stop()
 
-    with pytest.raises(ConfigError, match="--routes"):
+    with pytest.raises(ConfigError, match="strategy is 'none'"):
         run_loop(act())
+
+
+def test_file_that_is_not_there_changes_nothing_until_it_comes(tmp_path: Path) -> None:
+    path, used = tmp_path / "routes.yaml", []
+    file = RouteFile(str(path), has_kvaware=False, use=used.append, report=str)
+    file.start()
+    path.write_text("strategy: session")
+    file.step()
+    path.unlink()
+    file.step()
+
+    assert [routes.strategy for routes in used] == [None, "session", None]
 
 
 def routes_of(tmp_path: Path, text: str) -> str:

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
 
 
 class Switching:
-    """Asks the strategy that the request names, else the default; a change finds them all warm."""
+    """Asks the strategy that the request names, else the default; once awake, a change finds them all warm.
+
+    Woken between `sent` and `finished`, a strategy hears of an end whose start it does not know, as after a
+    start of the router.
+    """
 
     def __init__(self, default: str, strategies: Mapping[str, Strategy]) -> None:
         self.name = default
         self._default = strategies[default]
         self._strategies = strategies
+        self._hearing: list[Strategy] = [self._default]
+
+    def wake(self) -> None:
+        """From now on all hear of all requests."""
+        self._hearing = list(self._strategies.values())
 
     @property
     def index_bytes(self) -> int:
@@ -35,15 +44,15 @@ class Switching:
 
     def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
         """Whoever chose, the replica has it to do, and will have it cached."""
-        for strategy in self._strategies.values():
+        for strategy in self._hearing:
             strategy.sent(ticket, request, choice, now)
 
     def first_token(self, ticket: Hashable, now: float) -> None:
         """Its answer began."""
-        for strategy in self._strategies.values():
+        for strategy in self._hearing:
             strategy.first_token(ticket, now)
 
     def finished(self, ticket: Hashable, now: float) -> None:
         """It ended."""
-        for strategy in self._strategies.values():
+        for strategy in self._hearing:
             strategy.finished(ticket, now)
