@@ -13,11 +13,12 @@ from contextlib import suppress
 from hypertier.errors import ConfigError
 from hypertier.router.access import build as access
 from hypertier.router.access.metrics import AccessMetrics
+from hypertier.router.admin import Admin, is_loopback
 from hypertier.router.admission import Admission
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.connection import ClientConnection
 from hypertier.router.discovery import discover
-from hypertier.router.front import Admin, Front
+from hypertier.router.front import Front
 from hypertier.router.health import HealthChecks
 from hypertier.router.kv_streams import KvStreams
 from hypertier.router.metrics import (
@@ -195,7 +196,7 @@ class Router:
             reuse_port=settings.reuse_port,
         )
         if settings.metrics_address is not None:
-            admin = Admin(self.front)
+            admin = Admin(self.front, is_near=is_loopback)
             await self._listen("--metrics-port", settings.metrics_address, lambda: ClientConnection(admin))
         self._tasks.append(loop.create_task(self._sweep()))
 

@@ -117,6 +117,12 @@ class ClientConnection(asyncio.Protocol):
         """The answer in hand is the connection's last."""
         return self._owner.draining or (self._request is not None and not self._request.keep_alive)
 
+    @property
+    def peer(self) -> str:
+        """The client's IP address; empty where it has none."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) and name else ""
+
     # The answer's side, see `proxy.Client`.
 
     def write(self, data: bytes) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from itertools import count
 from typing import cast
-from urllib.parse import parse_qs
 
 from hypertier.router import openai
 from hypertier.router.admission import Admission, Arrival, Grant
@@ -421,45 +420,3 @@ def request_ids() -> Iterator[bytes]:
     """Names for requests that came without: unlike those of any other router or start of this one."""
     run = secrets.token_hex(8)
     return (b"%s-%x" % (run.encode(), number) for number in count(1))
-
-
-class Admin:
-    """Owner of the connections to the metrics port: the front, but for the one path it serves."""
-
-    def __init__(self, front: Front) -> None:
-        self._front = front
-        self.max_head_bytes = front.max_head_bytes
-        self.max_body_bytes = front.max_body_bytes
-        self.budget = front.budget
-        self.check_head: Callable[[Request], Refusal | None] | None = None  # nobody sends much there
-        self.opened = front.opened
-        self.closed = front.closed
-        self.refused = front.refused
-
-    @property
-    def tick(self) -> int:
-        """Seconds, counted."""
-        return self._front.tick
-
-    @property
-    def draining(self) -> bool:
-        """Connections end with the answer in hand."""
-        return self._front.draining
-
-    def handle(self, connection: ClientConnection, request: Request) -> None:
-        """Answer `/metrics` and what the router decided; refuse all else."""
-        path, front = request.path, self._front
-        query = parse_qs(request.target.partition(b"?")[2].decode("latin-1"))
-        if path == b"/metrics":
-            front.answer_metrics(connection, request)
-        elif path == b"/decisions":
-            front.answer_decisions(connection, request, query.get("id", [None])[0])
-        elif path == b"/explain" and request.method == b"POST":
-            path_of_request = query.get("path", ["/v1/chat/completions"])[0]
-            tenant = query.get("tenant", [None])[0]
-            front.answer_explanation(
-                connection, request, path_of_request.encode("latin-1", "replace"), tenant
-            )
-        else:
-            problem = "this port serves /metrics, /decisions and POST /explain"
-            connection.refuse(Refusal(404, problem, "not_found"))
