@@ -122,44 +122,6 @@ def test_sigterm_drains_and_ends_with_0() -> None:
 
 
 @pytest.mark.cli
-def test_router_is_replaced_under_load_without_a_failed_request() -> None:
-    async def one(port: int) -> int:
-        client = await RawClient.connect(port)
-        client.send(post(CHAT, b"{}"))
-        status = (await client.answer()).status
-        client.close()
-        return status
-
-    async def load(port: int, stop: asyncio.Event) -> list[int]:
-        statuses: list[int] = []
-        while not stop.is_set():
-            statuses.append(await one(port))
-        return statuses
-
-    async def act() -> tuple[list[int], int | None, int]:
-        engine = await FakeEngine().start()
-        args = ("--replica", engine.url, "--reuse-port")
-        stop = asyncio.Event()
-        async with router_process(*args) as (old, port):
-            loads = [asyncio.create_task(load(port, stop)) for _ in range(4)]
-            await eventually(lambda: len(engine.received) > 20)
-            async with router_process(*args, listen_port=port) as (_, same_port):
-                old.terminate()
-                code = await asyncio.to_thread(old.wait, 30)
-                num_before = len(engine.received)
-                await eventually(lambda: len(engine.received) > num_before + 20)
-                stop.set()
-                statuses = [status for part in await asyncio.gather(*loads) for status in part]
-                await engine.kill()
-                return statuses, code, same_port - port
-
-    statuses, code, moved = run_loop(act())
-
-    assert set(statuses) == {200}
-    assert (code, moved) == (0, 0)
-
-
-@pytest.mark.cli
 def test_killing_a_replica_under_load_fails_no_stream_that_had_not_begun() -> None:
     """50 clients stream all the time through a router process; one of three replicas dies in the middle."""
 
