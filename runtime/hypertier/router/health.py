@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
@@ -11,6 +12,7 @@ from hypertier.router.settings import Address
 
 # A busy engine answers late without being dead; one that refuses or says 503 is taken at its word.
 MAX_TIMEOUTS = 3
+_OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 class Health(Enum):
@@ -20,10 +22,19 @@ class Health(Enum):
     BAD = "bad"
     REFUSED = "refused"
     TIMEOUT = "timeout"
+    UNKNOWN = "unknown"
+
+
+def is_own_limit(error: Exception) -> bool:
+    """Connecting failed for want of files, ports or memory here, which says nothing of the other side."""
+    return isinstance(error, OSError) and error.errno in _OWN_LIMITS
 
 
 async def check(address: Address, timeout_seconds: float) -> Health:
-    """One `GET /health` on a connection of its own: 200 is good, any other status bad."""
+    """One `GET /health` on a connection of its own: 200 is good, any other status bad.
+
+    Unknown where this machine has no connection left to ask on.
+    """
     try:
         async with asyncio.timeout(timeout_seconds):
             tls = address.tls
@@ -42,8 +53,8 @@ async def check(address: Address, timeout_seconds: float) -> Health:
                 writer.transport.abort()
     except TimeoutError:
         return Health.TIMEOUT
-    except OSError:
-        return Health.REFUSED
+    except OSError as error:
+        return Health.UNKNOWN if is_own_limit(error) else Health.REFUSED
     except ValueError:  # a first line longer than any status line
         return Health.BAD
     if not status:
@@ -54,7 +65,8 @@ async def check(address: Address, timeout_seconds: float) -> Health:
 class HealthChecks:
     """One task a replica, for as long as it is listed; admits and ejects.
 
-    Time-outs eject after MAX_TIMEOUTS in a row, all else at once; the first good check admits.
+    Time-outs eject after MAX_TIMEOUTS in a row, all else at once; the first good check admits. What could not
+    be asked changes nothing.
     """
 
     def __init__(
@@ -113,10 +125,13 @@ class HealthChecks:
         wake, checked = self._wake[replica], self._checked[replica]
         while True:
             health = await self._check(replica.address, self._timeout_seconds)
-            num_timeouts = num_timeouts + 1 if health is Health.TIMEOUT else 0
+            if health is not Health.UNKNOWN:
+                num_timeouts = num_timeouts + 1 if health is Health.TIMEOUT else 0
             if health is Health.GOOD:
                 self._replicas.admit(replica)
-            elif health is not Health.TIMEOUT or num_timeouts >= MAX_TIMEOUTS:
+            elif health in (Health.BAD, Health.REFUSED) or (
+                health is Health.TIMEOUT and num_timeouts >= MAX_TIMEOUTS
+            ):
                 reason = f"health_{health.value}"
                 self._replicas.eject(replica, reason, is_silent=health is Health.TIMEOUT)
             checked.set()

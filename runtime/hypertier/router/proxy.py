@@ -5,13 +5,13 @@ be tried elsewhere, what has begun never is.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from hypertier.router.admission import Grant
 from hypertier.router.decisions import Decision, Decisions, weigh
+from hypertier.router.health import is_own_limit
 from hypertier.router.metrics import Metrics
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.outliers import Outliers, RetryBudget
@@ -68,8 +68,6 @@ class Proxy:
     decisions: Decisions = field(default_factory=Decisions)
 
 
-# Errors of connecting that say nothing of the other side: files, ports or memory of this one are used up.
-_OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 _CLASSES = tuple(f"{digit}xx" for digit in range(10))
 
 
@@ -344,7 +342,7 @@ class Exchange:
         except (OSError, TimeoutError) as error:
             upstream.close()
             self._connecting = None
-            if isinstance(error, OSError) and error.errno in _OWN_LIMITS:
+            if is_own_limit(error):
                 self._refuse_for_own_limits()
                 return
             self.failed("connect")

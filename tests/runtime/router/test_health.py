@@ -103,7 +103,8 @@ def states_after(*results: Health) -> list[str]:
     return run_loop(act())
 
 
-GOOD, BAD, REFUSED, TIMEOUT = Health.GOOD, Health.BAD, Health.REFUSED, Health.TIMEOUT
+GOOD, BAD, REFUSED = Health.GOOD, Health.BAD, Health.REFUSED
+TIMEOUT, UNKNOWN = Health.TIMEOUT, Health.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,8 @@ GOOD, BAD, REFUSED, TIMEOUT = Health.GOOD, Health.BAD, Health.REFUSED, Health.TI
         pytest.param([BAD, GOOD], ["new", "healthy"], id="starting"),
         pytest.param([GOOD, REFUSED], ["healthy", "ejected"], id="dead"),
         pytest.param([GOOD, TIMEOUT, TIMEOUT, GOOD], ["healthy"] * 4, id="busy"),
+        pytest.param([GOOD, *[UNKNOWN] * 4], ["healthy"] * 5, id="not-asked"),
+        pytest.param([UNKNOWN, GOOD], ["new", "healthy"], id="not-asked-yet"),
         pytest.param(
             [GOOD, *[TIMEOUT] * MAX_TIMEOUTS], ["healthy"] * MAX_TIMEOUTS + ["ejected"], id="frozen"
         ),

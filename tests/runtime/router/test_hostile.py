@@ -10,6 +10,9 @@ import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, get, post, run_loop
 from fakes_router import routed
 
+from hypertier.router.health import Health, check
+from hypertier.router.settings import Address
+
 CHAT = b"/v1/chat/completions"
 DEEP = 20_000
 BOMBS = {
@@ -41,8 +44,9 @@ def test_json_bomb_is_the_engines_and_the_next_request_is_its_own(bomb: bytes, s
 
 
 def test_router_without_files_left_blames_no_replica() -> None:
-    async def act() -> tuple[int, bytes, int, int]:
-        async with routed(FakeEngine()) as router:
+    async def act() -> tuple[int, bytes, Health, int, int]:
+        engine = FakeEngine()
+        async with routed(engine) as router:
             client = await RawClient.connect(router.port)
             client.send(get(b"/health"))
             await client.answer()
@@ -53,17 +57,18 @@ def test_router_without_files_left_blames_no_replica() -> None:
             try:
                 client.send(post(CHAT, b"{}"))
                 refused = await client.answer()
+                health = await check(Address("127.0.0.1", engine.port), 5)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
                 for number in spare:
                     os.close(number)
             client.send(post(CHAT, b"{}"))
             served = await client.answer()
-            return refused.status, refused.body, len(router.replicas.healthy), served.status
+            return refused.status, refused.body, health, len(router.replicas.healthy), served.status
 
-    status, body, num_healthy, then = run_loop(act())
+    status, body, health, num_healthy, then = run_loop(act())
 
-    assert (status, num_healthy, then) == (503, 1, 200)
+    assert (status, health, num_healthy, then) == (503, Health.UNKNOWN, 1, 200)
     assert b'"code": "overloaded"' in body
 
 
