@@ -93,10 +93,9 @@ class Upkeep:
 
     def abandoned(self, keys: Sequence[bytes]) -> None:
         """Chunks were admitted but not stored."""
-        with self._lock:
-            for key in keys:
-                if self._limit(key) is not None:
-                    self._unaccounted[tag_of_key(key)] -= 1
+        for key in keys:
+            if self._limit(key) is not None:
+                self._account(tag_of_key(key), 1)
 
     def used(self, keys: Iterable[bytes]) -> None:
         """Chunks are in use, each in front of the next; `keys` is gone through later, by another thread."""
@@ -119,20 +118,27 @@ class Upkeep:
         while (notes := self._take_notes()) is not None:
             due: dict[bytes, float] = {}
             for is_store, keys in notes:
-                now = self._clock()
-                for place, key in enumerate(keys):
-                    if place % BATCH == BATCH - 1:
-                        time.sleep(0)  # let go of the interpreter's lock
-                    at = now - place * APART_SECONDS
-                    if is_store:
-                        self._remember(key, now)
-                        self._owe(key, at, num_stores=1)
-                    elif now - self._renewed_at.get(key, float("-inf")) >= self._pause(key):
-                        due[key] = at
+                try:
+                    self._read(is_store, keys, due)
+                except Exception:  # the boundary: `keys` is vLLM's, and nothing it does may end this thread
+                    self._counters.add("upkeep_errors")
             self._renew(due)
             for tag in list(self._owed):
-                if not self._settle(tag):
-                    break
+                if not self._settle(tag) and not self._guard.circuit.is_closed:
+                    break  # all of L2 is away, not only the server of this tenant's ledger
+
+    def _read(self, is_store: bool, keys: Iterable[bytes], due: dict[bytes, float]) -> None:
+        """Go through a note; what is to be renewed is added to `due`, with when it was used."""
+        now = self._clock()
+        for place, key in enumerate(keys):
+            if place % BATCH == BATCH - 1:
+                time.sleep(0)  # let go of the interpreter's lock
+            at = now - place * APART_SECONDS
+            if is_store:
+                self._remember(key, now)
+                self._owe(key, at, num_stores=1)
+            elif now - self._renewed_at.get(key, float("-inf")) >= self._pause(key):
+                due[key] = at
 
     def _take_notes(self) -> list[tuple[bool, Iterable[bytes]]] | None:
         """Everything there is to do, None at the end; waits, but not long where something is owed."""
@@ -168,36 +174,46 @@ class Upkeep:
     def _settle(self, tag: bytes) -> bool:
         """Write down what a tenant has used, and remove what is too much; returns whether L2 let it."""
         assert self._ledger is not None
-        ledger, name = self._ledger, self._entries.ledger_name(tag)
+        ledger, timeout = self._ledger, self._timeout_seconds
         ttl_seconds = self._entries.ttl_seconds(tag)
         owed = self._owed[tag]
         held = 0
+
+        def note(uses: dict[bytes, float]) -> int:
+            since = self._clock() - ttl_seconds
+            return ledger.note(self._entries.ledger_name(tag), uses, since, ttl_seconds, timeout)
+
         for batch in batches(owed):
             uses = {member: owed[member] for member in batch}
-            since = self._clock() - ttl_seconds
-            note = partial(ledger.note, name, uses, since, ttl_seconds, self._timeout_seconds)
-            counted: int | None = self._guard.call(note, None)
+            counted: int | None = self._guard.call(partial(note, uses), None)
             if counted is None:
                 return False
             held = counted
         del self._owed[tag]
         settled = self._owed_stores.pop(tag, 0)
-        self._remove_surplus(tag, name, held)
-        with self._lock:
-            self._unaccounted[tag] -= settled
+        self._remove_surplus(tag, held)
+        self._account(tag, settled)
         return True
 
-    def _remove_surplus(self, tag: bytes, name: bytes, held: int) -> None:
+    def _account(self, tag: bytes, num_chunks: int) -> None:
+        """So many of the chunks that were admitted are written down, or not stored."""
+        with self._lock:
+            self._unaccounted[tag] -= num_chunks
+            if self._unaccounted[tag] <= 0:
+                del self._unaccounted[tag]  # there may be as many tenants as requests
+
+    def _remove_surplus(self, tag: bytes, held: int) -> None:
         ledger, timeout = self._ledger, self._timeout_seconds
         limit = self._limit(tag)
         assert ledger is not None
         assert limit is not None
 
         def remove(count: int) -> list[bytes]:
+            name = self._entries.ledger_name(tag)
             members = ledger.surplus(name, limit, count, timeout)
             keys = [tag + member for member in members]  # whatever the ledger says, its own tenant's
             if members:
-                ledger.remove_many([name for key in keys for name in self._entries.names(key)], timeout)
+                ledger.remove_many([each for key in keys for each in self._entries.names(key)], timeout)
                 ledger.forget(name, members, timeout)
             return keys
 

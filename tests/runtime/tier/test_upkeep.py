@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fakes_tier import FakeClock, FixedNamespace, RealCluster, RealValkey, eventually
@@ -10,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from hypertier.errors import TierUnavailableError
+from hypertier.errors import TierPartError, TierUnavailableError
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.backends.backend import Backend, Ledger
 from hypertier.tier.backends.memory import MemoryBackend
@@ -18,7 +19,7 @@ from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.backends.resp_ledger import RespLedger
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.credentials import FixedCredentials
-from hypertier.tier.entries import Entries
+from hypertier.tier.entries import Entries, NamespaceSource
 from hypertier.tier.metrics import Counters
 from hypertier.tier.tenants import Tenants, Terms, tenant_tag
 from hypertier.tier.upkeep import BATCH, LEDGER_SECONDS, RENEWAL_SECONDS, Upkeep
@@ -45,13 +46,14 @@ class Engine:
         clock: FakeClock,
         entries: Entries | None = None,
         gather_seconds: float = 0.0,
+        namespace: NamespaceSource | None = None,
     ) -> None:
         tenants = Tenants(QUOTAS)
         self.counters = Counters()
         self.errors: list[Exception | None] = []
         self.entries = entries or Entries(
             backend,
-            FixedNamespace(),
+            namespace or FixedNamespace(),
             chunk_bytes=CHUNK,
             ttl_seconds=TTL,
             lookup_timeout_seconds=20,
@@ -301,6 +303,73 @@ def test_a_store_that_failed_gives_its_room_back(world: World) -> None:
     for i in range(50):
         assert world.one.upkeep.admits(key(ACME, i))
         world.one.upkeep.abandoned([key(ACME, i)])
+
+
+class HalfLostLedger(MemoryBackend):
+    """A cluster's: the server of one tenant's ledger is away."""
+
+    lost: bytes | None = None
+
+    def note(self, name: bytes, *args: Any) -> int:
+        if name == self.lost:
+            raise TierPartError("no answer of one server")
+        return super().note(name, *args)
+
+
+def test_a_tenant_whose_ledger_is_away_holds_up_no_other(world: World) -> None:
+    ledger = HalfLostLedger(world.clock)
+    engine = Engine(world.backend, ledger, world.clock)
+    ledger.lost = engine.entries.ledger_name(ACME)
+
+    engine.store(key(ACME, 0))
+    engine.store(key(GLOBEX, 0))
+
+    name = engine.entries.ledger_name(GLOBEX)
+    assert eventually(lambda: list(ledger.ledgers.get(name, {})) == [key(GLOBEX, 0)[8:]])
+    engine.upkeep.close(20)
+
+
+class LateNamespace(FixedNamespace):
+    """Not known before vLLM has seeded its hashes."""
+
+    is_known = False
+
+    def digest(self) -> bytes:
+        if not self.is_known:
+            raise TierUnavailableError("not seeded yet")
+        return super().digest()
+
+
+def torn() -> Iterator[bytes]:
+    yield key(FREE, 1)
+    raise ZeroDivisionError
+
+
+def test_nothing_that_it_is_told_ends_it(world: World) -> None:
+    namespace = LateNamespace()
+    engine = Engine(world.backend, world.backend, world.clock, namespace=namespace)
+    assert engine.upkeep.admits(key(GLOBEX, 0))
+
+    engine.upkeep.used(torn())
+    engine.upkeep.stored([key(GLOBEX, 0)])
+    engine.settled()
+    namespace.is_known = True
+    world.clock.advance(60)
+
+    name = engine.entries.ledger_name(GLOBEX)
+    assert eventually(lambda: list(world.backend.ledgers.get(name, {})) == [key(GLOBEX, 0)[8:]])
+    assert engine.counters.total("upkeep_errors") >= 2
+    engine.upkeep.close(20)
+
+
+def test_nothing_is_kept_of_a_tenant_that_has_nothing_under_way(world: World) -> None:
+    world.one.store(key(ACME, 0), key(GLOBEX, 0))
+    assert world.one.upkeep.admits(key(ACME, 1))
+    world.one.upkeep.abandoned([key(ACME, 1)])
+
+    assert eventually(lambda: not world.one.upkeep._unaccounted)
+    assert not world.one.upkeep._owed
+    assert not world.one.upkeep._owed_stores
 
 
 def test_a_long_life_is_renewed_before_a_full_store_takes_the_chunk_for_unused(world: World) -> None:
