@@ -30,7 +30,7 @@ class Verdicts:
 
     A key that is asked about is unknown (None) until L2 answered, but no longer than `deadline_seconds` from
     when it was first asked: then it is a miss. A miss stays one for the request that was told so; another
-    request sees verdicts only as long as they are fresh.
+    request sees verdicts only as long as they are fresh, and asks again where no answer came.
 
     What a request asks about before the first `take_batch` is its prefix. Where L2 holds less of it than the
     `min_chunks` of `ask`, none of it is a hit.
@@ -63,9 +63,10 @@ class Verdicts:
             return False
         now = self._clock()
         prefix = self._prefixes.setdefault(request_id, _Prefix(self._batch_number))
+        is_new = key not in prefix.keys
         prefix.keys[key] = None
         verdict = self._fresh(key, now)
-        if verdict is None:
+        if verdict is None or (is_new and self._is_lost(verdict, now)):
             self._remember(key, _Verdict(now))
             self._unasked.append(key)
             return None
@@ -136,6 +137,10 @@ class Verdicts:
             return verdict
         age_limit = self._hit_seconds if verdict.found else self._miss_seconds
         return verdict if now - verdict.since < age_limit else None
+
+    def _is_lost(self, verdict: _Verdict, now: float) -> bool:
+        """Whether no answer will come, as when the process that asked has died: it has aged like a miss."""
+        return verdict.found is None and now - verdict.since >= max(self._deadline, self._miss_seconds)
 
     def _remember(self, key: bytes, verdict: _Verdict) -> None:
         self._verdicts[key] = verdict

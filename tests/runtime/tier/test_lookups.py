@@ -88,6 +88,20 @@ def test_verdicts_age_and_are_asked_for_again() -> None:
     assert table.take_batch() == [B, A]
 
 
+def test_an_answer_that_never_comes_is_asked_for_again() -> None:
+    """As when the process that asks L2 dies with the question."""
+    clock = FakeClock()
+    table = verdicts(clock)
+    table.ask("r1", A)
+    table.take_batch()
+    clock.advance(2)
+
+    late, again = table.ask("r1", A), table.ask("r2", A)
+
+    assert (late, again) == (False, None)
+    assert table.take_batch() == [A]
+
+
 def test_a_finished_request_may_ask_anew_under_its_name() -> None:
     table = verdicts(FakeClock())
     table.refuse("r", A)
