@@ -26,7 +26,7 @@ Slot = Any  # a memoryview of a chunk's bytes, or what the mover's `slot_of` mak
 class News:
     """What a mover has done since it was last asked."""
 
-    answers: list[tuple[bytes, bool]] = field(default_factory=list)  # of lookups
+    answers: list[tuple[bytes, bool]] = field(default_factory=list)  # of lookups and samples
     finished: list[FinishedJob] = field(default_factory=list)
     lookup_seconds: list[float] = field(default_factory=list)
     sample_seconds: list[float] = field(default_factory=list)
@@ -178,7 +178,7 @@ class ThreadMover:
     def take_news(self) -> News:
         """Return what was done since the last call."""
         return News(
-            list(self._prober.take_answers()),
+            [*self._prober.take_answers(), *self._sampler.take_answers()],
             self._transfers.take_finished(),
             taken(self._lookup_seconds),
             taken(self._sample_seconds),

@@ -255,6 +255,20 @@ def test_a_closed_gate_opens_by_a_sample_that_nobody_waits_for(world: World) -> 
     assert world.settle("r2", A) is True
 
 
+def test_what_a_sample_found_is_known_once(world: World) -> None:
+    world.put(A, b"a")
+    world.mover.sample([A, B])
+    answers: list[tuple[bytes, bool]] = []
+
+    def answered() -> bool:
+        answers.extend(world.mover.take_news().answers)
+        return len(answers) == 2
+
+    assert eventually(answered)
+    assert answers == [(A, True), (B, False)]
+    assert world.mover.take_news().answers == []
+
+
 def test_a_preempted_request_tells_nothing_about_computing(world: World) -> None:
     world.cache.note_scheduled(["r"])
     world.cache.note_scheduled([], preempted=["r"])
