@@ -24,6 +24,8 @@ from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import Change, Report, ThreadMover
 from hypertier.tier.mover_plan import build_mover
 
+LONGEST_SILENCE_SECONDS = 10.0
+
 
 class Root:
     """Where vLLM's chain of block hashes begins, once the engine has told."""
@@ -50,9 +52,9 @@ class Reporter:
         self._tell(Change(what, None if error is None else (type(error).__name__, str(error))))
 
     def run(self, mover: ThreadMover, counters: Counters) -> None:
-        """Report whenever there is news."""
+        """Report whenever there is news, and from time to time that there is none."""
         while True:
-            self._something.wait()
+            self._something.wait(LONGEST_SILENCE_SECONDS)
             self._something.clear()
             news = mover.take_news()
             self._tell(Report(news, counters.take(), mover.is_up, mover.retry_at))

@@ -25,6 +25,7 @@ from hypertier.tier.transfers import FinishedJob, Patience
 
 DRAIN_SECONDS = 60.0  # the process ends each job by its time limits; one that does not is ended itself
 LOOK_SECONDS = 0.2
+SILENCE_SECONDS = 60.0  # much longer than a process is silent that does not hang, and its jobs with it
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ class _Job:
 class ProcessMover:
     """A mover whose slots are numbers of chunks. Used by one thread.
 
-    The process is started at once and again, after a pause, when it has ended. What it was at fails then:
-    a process that is gone writes into no slot. `l1` is a descriptor of the file that L1 begins in at
-    `offset`; it is this object's to close.
+    The process is started at once and again, after a pause, when it has ended, or is ended because nothing is
+    heard of it. What it was at fails then: a process that is gone writes into no slot. `l1` is a descriptor
+    of the file that L1 begins in at `offset`; it is this object's to close.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class ProcessMover:
         self._is_rooted = False
         self._is_up = True
         self._retry_at = math.inf
+        self._heard_at = -math.inf
         self._jobs: dict[int, _Job] = {}
         self._news = News()
         self._start()
@@ -117,9 +119,13 @@ class ProcessMover:
         if self._pipe is not None:
             try:
                 for message in self._pipe.take():
+                    self._heard_at = self._clock()
                     self._note(message)
             except ConnectionError as error:
                 self._give_up(error)
+            else:
+                if self._clock() - self._heard_at > SILENCE_SECONDS:
+                    self._give_up(TimeoutError(f"no word of it for {SILENCE_SECONDS:g} s"))
         news, self._news = self._news, News()
         return news
 
@@ -144,21 +150,13 @@ class ProcessMover:
         return True
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "hypertier.tier.mover_main"]
         try:
-            self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(self._l1)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), self._l1),
-            )
+            self._process, ours = spawn(self._l1)
         except OSError as error:
-            ours.close()
             self._lose(error)
             return
-        finally:
-            theirs.close()
         self._pipe = Pipe(ours)
+        self._heard_at = self._clock()
         self._is_rooted = False
         self._retry_at = math.inf
         self._send_on((self._plan, *self._range))
@@ -225,6 +223,23 @@ class ProcessMover:
             seconds = self._clock() - job.started_at
             self._news.finished.append(FinishedJob(job_id, job.is_load, (), job.keys, 0, seconds))
         self._jobs.clear()
+
+
+def spawn(l1: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start the process; returns it with our end of the socket pair.
+
+    Raises:
+        OSError: there is no descriptor, process or memory left.
+    """
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-P", "-m", "hypertier.tier.mover_main", str(theirs.fileno()), str(l1)]
+    with theirs:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(), l1))
+        except OSError:
+            ours.close()
+            raise
+    return process, ours
 
 
 def end(process: subprocess.Popen[bytes], timeout_seconds: float) -> None:

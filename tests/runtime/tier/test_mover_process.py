@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 from fakes_tier import FakeClock, RealValkey, eventually
 
 from hypertier.errors import TierUnavailableError
+from hypertier.tier import mover_main
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import Counters
+from hypertier.tier.mover import News, ThreadMover
 from hypertier.tier.mover_plan import MoverPlan
-from hypertier.tier.mover_process import DRAIN_SECONDS, ProcessMover
+from hypertier.tier.mover_process import DRAIN_SECONDS, SILENCE_SECONDS, ProcessMover
 from hypertier.tier.settings import TierSettings
 from hypertier.tier.transfers import FinishedJob
 
@@ -195,6 +199,72 @@ def test_draining_ends_a_process_that_does_not_end_its_jobs(world: World) -> Non
     world.cache.drain()
 
     assert [job.failed for job in world.cache.take_finished()] == [(A,)]
+
+
+def test_a_process_that_hangs_is_ended_and_what_it_was_at_fails(world: World) -> None:
+    world.settle("r", A)
+    assert world.mover.pid is not None
+    os.kill(world.mover.pid, signal.SIGSTOP)
+    world.cache.load(1, [A], [0])
+    world.cache.store(2, [B], [1])
+    world.clock.advance(SILENCE_SECONDS + 1)
+
+    failed = world.finished(2)
+
+    assert [job.failed for job in failed] == [(A,), (B,)]
+    assert world.mover.pid is None
+    assert not world.cache.is_up
+
+
+class Idle:
+    """A mover that has nothing to tell."""
+
+    is_up, retry_at = True, 0.0
+
+    def take_news(self) -> News:
+        return News()
+
+
+class EnoughError(Exception):
+    """Ends a reporter, which does not end by itself."""
+
+
+def test_a_process_with_nothing_to_do_tells_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mover_main, "LONGEST_SILENCE_SECONDS", 0.0)
+    told: list[bytes] = []
+
+    def send(message: bytes) -> None:
+        told.append(message)
+        if len(told) == 2:
+            raise EnoughError
+
+    with pytest.raises(EnoughError):
+        mover_main.Reporter(send).run(cast("ThreadMover", Idle()), Counters())
+
+    assert len(told) == 2
+
+
+def test_a_machine_without_descriptors_costs_hits_and_nothing_else(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.settle("r", A)
+    world.kill()
+    assert eventually(world.is_lost)
+    world.clock.advance(1)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("socket.socketpair", no_descriptor)
+        answer = world.cache.lookup("r1", A)
+    world.clock.advance(60)
+
+    assert answer is False
+    assert world.counters.total("mover_losses") == 2
+    assert world.settle("r2", B) is False
+    assert eventually(lambda: world.cache.flush() or world.cache.is_up, SECONDS)
+
+
+def no_descriptor() -> NoReturn:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_the_process_ends_with_the_engine(valkey: RealValkey, tmp_path: Path) -> None:
