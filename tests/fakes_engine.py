@@ -28,6 +28,7 @@ def run_loop(coroutine: Coroutine[Any, Any, T]) -> T:
                 return await coroutine
         finally:
             RawClient.close_all()
+            FakeEngine.close_all()  # uvloop waits for whatever still listens when its loop closes
             await asyncio.sleep(0)  # the transports' last callbacks
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -99,6 +100,7 @@ class FakeEngine:
     port: int = 0
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _started: ClassVar[list[FakeEngine]] = []
 
     @property
     def url(self) -> str:
@@ -111,16 +113,26 @@ class FakeEngine:
             self._serve, "127.0.0.1", self.port, limit=2**24, ssl=self.tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
+        self._started.append(self)
         return self
+
+    @classmethod
+    def close_all(cls) -> None:
+        """Stop every engine started since the last call."""
+        while cls._started:
+            cls._started.pop()._stop()
 
     async def kill(self) -> None:
         """Stop listening and reset every connection, as a killed process does."""
+        self._stop()
+        await eventually(lambda: not self._writers)
+
+    def _stop(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
         for writer in list(self._writers):
             writer.transport.abort()
-        await eventually(lambda: not self._writers)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

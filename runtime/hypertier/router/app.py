@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from hypertier.errors import ConfigError
 from hypertier.router.access import build as access
 from hypertier.router.access.metrics import AccessMetrics
 from hypertier.router.admin import Admin, is_loopback
@@ -21,6 +20,7 @@ from hypertier.router.discovery import discover
 from hypertier.router.front import Front
 from hypertier.router.health import HealthChecks
 from hypertier.router.kv_streams import KvStreams
+from hypertier.router.listening import Listener
 from hypertier.router.metrics import (
     Discoveries,
     KvCounts,
@@ -64,8 +64,6 @@ from hypertier.router.tls import Certificate, EngineTls, server_certificate
 from hypertier.router.tracing import Tracing
 
 log = logging.getLogger("hypertier.router")
-
-_BACKLOG = 4096
 
 
 class Router:
@@ -118,7 +116,7 @@ class Router:
         self._models = Models(self.replicas, dict(map(parse_alias, settings.model_alias)))
         self._model_reading = ModelReading(self.replicas, self._models)
         self.metrics.registry.register(ModelCounts(self._models, self._model_reading))
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._health = HealthChecks(
             self.replicas,
@@ -191,31 +189,31 @@ class Router:
         await self._listen(
             "--listen",
             settings.address,
-            lambda: ClientConnection(self.front),
-            tls=self._client_tls,
+            Listener(lambda: ClientConnection(self.front), self._client_tls),
             reuse_port=settings.reuse_port,
         )
         if settings.metrics_address is not None:
             admin = Admin(self.front, is_near=is_loopback)
-            await self._listen("--metrics-port", settings.metrics_address, lambda: ClientConnection(admin))
+            listener = Listener(lambda: ClientConnection(admin))
+            await self._listen("--metrics-port", settings.metrics_address, listener)
         self._tasks.append(loop.create_task(self._sweep()))
 
     @property
     def port(self) -> int:
         """The port that clients connect to, known once started."""
-        return int(self._servers[0].sockets[0].getsockname()[1])
+        return self._listeners[0].port
 
     @property
     def metrics_port(self) -> int:
         """The port of `/metrics`, known once started."""
-        return int(self._servers[-1].sockets[0].getsockname()[1])
+        return self._listeners[-1].port
 
     async def drain(self) -> bool:
         """Say unhealthy, stop accepting, let requests in flight finish; True when all did in time."""
         self.front.draining = True
         await asyncio.sleep(self.settings.lameduck_seconds)
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            await listener.leave()
         self.front.close_idle()
         finished = True
         try:
@@ -229,8 +227,8 @@ class Router:
     async def stop(self) -> None:
         """Close everything now."""
         self.front.draining = True
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -255,24 +253,10 @@ class Router:
         self.replicas.replace([])
 
     async def _listen(
-        self,
-        setting: str,
-        address: Address,
-        factory: Callable[[], ClientConnection],
-        *,
-        tls: ssl.SSLContext | None = None,
-        reuse_port: bool = False,
+        self, setting: str, address: Address, listener: Listener, *, reuse_port: bool = False
     ) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(
-                factory, address.host, address.port, backlog=_BACKLOG, ssl=tls, reuse_port=reuse_port
-            )
-        except OSError as error:
-            raise ConfigError(
-                setting, str(address), f"an address of this machine that is free ({error})"
-            ) from error
-        self._servers.append(server)
+        await listener.open(setting, address, reuse_port=reuse_port)
+        self._listeners.append(listener)
 
     def _hear_engines(self, strategy: KvAware | None) -> KvStreams | None:
         """Follow the KV events of all replicas, where the strategy asks for them."""

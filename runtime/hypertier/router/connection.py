@@ -15,6 +15,8 @@ MAX_AHEAD_BYTES = 64 * 1024
 # before the answer.
 MAX_LINGER_BYTES = 4 * 1024 * 1024
 LINGER_TICKS = 3
+# While the router drains. A client sends on a new connection at once, and few ask anew where that is closed.
+NEW_TICKS = 1
 
 
 class Owner(Protocol):
@@ -101,6 +103,7 @@ class ClientConnection(asyncio.Protocol):
         self._reading_paused = False
         self._writing_paused = False
         self._serving = False
+        self._was_heard = False
         self._lingering_since: int | None = None
         self._lingered_bytes = 0
         self._last_tick = owner.tick
@@ -111,6 +114,11 @@ class ClientConnection(asyncio.Protocol):
         """No request is being read or answered."""
         reader = self._reader
         return self._request is None and not (self._ahead or reader.started or reader.ready or reader.refusal)
+
+    @property
+    def is_new(self) -> bool:
+        """Not a byte came of it yet: a client that has just connected, and is about to ask."""
+        return not self._was_heard
 
     @property
     def closes(self) -> bool:
@@ -178,6 +186,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._last_tick = self._owner.tick
+        self._was_heard = True
         if self._lingering_since is not None:
             self._lingered_bytes += len(data)
             if self._lingered_bytes > MAX_LINGER_BYTES:
@@ -238,8 +247,12 @@ class ClientConnection(asyncio.Protocol):
                 self._end_with(
                     Refusal(408, f"the request did not arrive within {read_timeout:g} s", "read_timeout")
                 )
-        elif self._request is None and (silent > idle_timeout or self._owner.draining):
-            self.close()
+        elif self._request is None:
+            patience = idle_timeout
+            if self._owner.draining:
+                patience = NEW_TICKS if self.is_new else -1
+            if silent > patience:
+                self.close()
 
     def _feed(self, data: bytes) -> None:
         reader = self._reader

@@ -150,9 +150,9 @@ class Front:
             )
 
     def close_idle(self) -> None:
-        """Close the connections without a request."""
+        """Close the connections without a request; new ones are left to `sweep`, for their first."""
         for connection in list(self.connections):
-            if connection.idle:
+            if connection.idle and not connection.is_new:
                 connection.close()
 
     def abort_all(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from contextlib import suppress
 
 import pytest
@@ -223,6 +224,8 @@ def test_drain_finishes_what_was_begun_and_takes_nothing_new() -> None:
         async with routed(FakeEngine(stream)) as router:
             port = router.port
             idle = await RawClient.connect(port)
+            idle.send(get(b"/health"))
+            await idle.answer()
             client = await RawClient.connect(port)
             client.send(post(CHAT, b"{}"))
             await client.reader.readuntil(b"\r\n\r\n")
@@ -242,6 +245,29 @@ def test_drain_finishes_what_was_begun_and_takes_nothing_new() -> None:
     assert in_time
     assert rest == b"".join(event(text) for text in "abc") + b"0\r\n\r\n"
     assert refused
+
+
+def test_drain_answers_who_connected_before_it() -> None:
+    """One whose request is on its way, and one that the router has not even taken from the kernel."""
+
+    async def act() -> tuple[bool, list[int], bytes]:
+        async with routed(FakeEngine()) as router:
+            taken = await RawClient.connect(router.port)
+            await eventually(lambda: len(router.front.connections) == 1)
+            with socket.create_connection(("127.0.0.1", router.port)) as waiting:
+                draining = asyncio.create_task(router.drain())
+                await eventually(lambda: len(router.front.connections) == 2)
+                waiting.sendall(get(b"/v1/models"))
+                taken.send(get(b"/v1/models"))
+                first = await taken.answer()
+                second = await asyncio.to_thread(waiting.recv, 12)
+                return await draining, [first.status], second
+
+    in_time, statuses, raw = run_loop(act())
+
+    assert in_time
+    assert statuses == [200]
+    assert raw == b"HTTP/1.1 200"
 
 
 def test_drain_ends_in_time_whatever_a_stream_does() -> None:
