@@ -156,9 +156,7 @@ class AccessGate:
         headers = read_headers(request) if self._authenticates else None
         who = self._who(headers)
         if isinstance(who, Unknown):
-            self.counts.refusals[who.cause] += 1
-            if who.cause == "unknown_key" and self.wants_jwks is not None:
-                self.wants_jwks()
+            self._refuse_unknown(who)
             arrival.refuse(who.refusal)
             return
         clock = self._clock()
@@ -203,7 +201,7 @@ class AccessGate:
             return None
         who = self._who(read_headers(request))
         if isinstance(who, Unknown):
-            self.counts.refusals[who.cause] += 1
+            self._refuse_unknown(who)
             return who.refusal
         return None
 
@@ -230,16 +228,18 @@ class AccessGate:
         if queue is None or self._is_dispatching:
             return
         self._is_dispatching = True  # a request that fails at once is released within `proceed`
-        while queue and self._running < self.capacity:
-            turn = queue.pop()
-            if turn is None:
-                break
-            turn.tenant.num_queued -= 1
-            self._running += 1
-            turn.grant.waited_seconds = self._clock() - turn.since
-            self.counts.waited(turn.grant.waited_seconds)
-            turn.arrival.proceed(turn.grant)
-        self._is_dispatching = False
+        try:
+            while queue and self._running < self.capacity:
+                turn = queue.pop()
+                if turn is None:
+                    break
+                turn.tenant.num_queued -= 1
+                self._running += 1
+                turn.grant.waited_seconds = self._clock() - turn.since
+                self.counts.waited(turn.grant.waited_seconds)
+                turn.arrival.proceed(turn.grant)
+        finally:
+            self._is_dispatching = False
 
     def engine_is_free(self) -> None:
         """A request that was sent ended."""
@@ -251,6 +251,11 @@ class AccessGate:
 
     def _who(self, headers: Headers | None) -> Identity | Unknown:
         return _ANYBODY if headers is None else identify(headers, self.ring, self.verifier, self._now())
+
+    def _refuse_unknown(self, who: Unknown) -> None:
+        self.counts.refusals[who.cause] += 1
+        if who.cause == "unknown_key" and self.wants_jwks is not None:
+            self.wants_jwks()
 
     def _refuse(self, arrival: Arrival, tenant: Tenant, cause: str, refusal: Refusal) -> None:
         self.counts.refused[tenant.label, cause] += 1

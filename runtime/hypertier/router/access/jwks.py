@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import urllib.request
@@ -102,7 +103,7 @@ def read(place: str) -> bytes:
     try:
         with opener.open(place, timeout=FETCH_SECONDS) as answer:
             text: bytes = answer.read(MAX_BYTES + 1)
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, OSError, ValueError, http.client.HTTPException) as error:
         raise JwksError(f"{place}: {getattr(error, 'reason', error)}") from error
     if len(text) > MAX_BYTES:
         raise JwksError(f"{place}: more than {MAX_BYTES} bytes")

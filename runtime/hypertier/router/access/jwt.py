@@ -68,7 +68,7 @@ class JwtVerifier:
             return Rejected("malformed")
         try:
             kid = jwt.get_unverified_header(token).get("kid")
-        except PyJWTError:
+        except (PyJWTError, RecursionError, ValueError):  # JSON may be nested without end
             return Rejected("malformed")
         key = self._key(kid)
         if key is None:
@@ -97,7 +97,7 @@ class JwtVerifier:
             return Rejected("algorithm")
         except jwt.InvalidSignatureError:
             return Rejected("signature")
-        except (PyJWTError, ValueError, TypeError):
+        except (PyJWTError, RecursionError, ValueError, TypeError):
             return Rejected("malformed")
         return self._read(claims, now)
 

@@ -24,6 +24,8 @@ SERVED = (
     b"/tokenize",
     b"/version",
 )
+# The router answers these itself, spelled like this alone: spelled otherwise they would be an engine's own.
+OF_THE_ROUTER = (b"/health", b"/metrics")
 NOT_SERVED = (b"/v1/load_lora_adapter", b"/v1/unload_lora_adapter")
 
 
@@ -52,6 +54,8 @@ class Paths:
     def _decide(self, path: bytes) -> bool:
         if b"%" in path:
             path = unquote_to_bytes(path)
+            if path in OF_THE_ROUTER:
+                return False
         if path in self._not or b"/../" in path or b"//" in path:
             return False
         return path.startswith(self._below) or path in self._exact

@@ -114,12 +114,11 @@ class FairQueue(Generic[T]):
     def expired(self, now: float) -> Iterator[T]:
         """Take out all whose deadline has passed."""
         for line in list(self._lines.values()):
-            while line.waiting:
-                item, waiting = next(iter(line.waiting.items()))
-                if waiting.deadline > now:
-                    break
-                self.remove(item)
-                yield item
+            # All of a line: one that came later may have less time.
+            late = [item for item, waiting in line.waiting.items() if waiting.deadline <= now]
+            for item in late:
+                if self.remove(item):
+                    yield item
 
     def _enter(self, tenant: Hashable, line: _Line[T]) -> None:
         if not line.ticket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,6 +146,23 @@ def test_what_is_no_set_of_keys_is_refused(path: str) -> None:
             jwks.read(url + path)
 
         assert asked == [path]
+
+
+def test_issuer_that_does_not_speak_http_is_refused() -> None:
+    """Whatever else it raised would end the watch, and with it the withdrawal of keys."""
+
+    def answer() -> None:
+        client, _ = listening.accept()
+        with client:
+            client.recv(65536)
+            client.sendall(b"garbage\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(JwksError):
+            jwks.read(f"http://127.0.0.1:{listening.getsockname()[1]}/jwks")
+        thread.join()
 
 
 def test_keys_of_jwts_are_fetched_kept_and_fetched_again_but_not_too_often(tmp_path: Path) -> None:

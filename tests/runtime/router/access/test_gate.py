@@ -187,6 +187,9 @@ def test_body_without_a_place_for_the_salt_never_reaches_an_engine(
         b"/v1/load_lora_adapter",
         b"/v1/load%5Flora_adapter",
         b"/v1/../sleep",
+        b"/%6detrics",
+        b"/m%65trics?x",
+        b"/%68ealth",
     ],
 )
 def test_tenants_do_not_operate_engines(tmp_path: Path, path: bytes) -> None:

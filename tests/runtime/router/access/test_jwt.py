@@ -64,6 +64,12 @@ def test_what_is_wrong_is_told(changes: dict[str, Any], cause: str) -> None:
     assert verifier().verify(token, NOW) == Rejected(cause)
 
 
+def test_head_that_is_nested_without_end_is_no_token() -> None:
+    head = base64.urlsafe_b64encode(b"[" * 9000).rstrip(b"=")
+
+    assert verifier().verify(head + b".e30.AAAA", NOW) == Rejected("malformed")
+
+
 def test_clocks_may_differ_by_the_leeway() -> None:
     late = K1.token(exp=int(NOW) - 59)
     early = K1.token(nbf=int(NOW) + 59)

@@ -38,6 +38,15 @@ def test_tenants_take_turns_and_each_is_served_in_its_order() -> None:
     assert drain(queue) == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
 
 
+def test_who_has_less_time_leaves_before_those_in_front() -> None:
+    queue: FairQueue[Item] = FairQueue(10)
+    push(queue, "a", 0, deadline=30)
+    push(queue, "a", 1, deadline=1)
+
+    assert list(queue.expired(2)) == [("a", 1)]
+    assert drain(queue) == [("a", 0)]
+
+
 def test_weights_are_shares_of_the_work() -> None:
     queue: FairQueue[Item] = FairQueue(1000)
     for number in range(300):
