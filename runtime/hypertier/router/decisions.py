@@ -13,6 +13,8 @@ from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.by_score import Choice
 
 MAX_DECISIONS = 1024
+MAX_NAME_BYTES = 256
+"""Of an id or a model: both are as long as their client likes."""
 _CACHED = re.compile(rb'"cached_tokens"\s*:\s*(\d{1,12})')
 _PROMPT = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,12})')
 
@@ -70,7 +72,7 @@ class Decisions:
 
     def told(self, request_id: str | None, limit: int) -> list[dict[str, Any]]:
         """Latest first: all, or those of one id."""
-        wanted = None if request_id is None else request_id.encode("latin-1", "replace")
+        wanted = None if request_id is None else request_id.encode("latin-1", "replace")[:MAX_NAME_BYTES]
         found = [d for d in reversed(self._latest) if wanted is None or d.request_id == wanted]
         return [decision.told() for decision in found[:limit]]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from hypertier.router.admission import Grant
-from hypertier.router.decisions import Decision, Decisions, weigh
+from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, weigh
 from hypertier.router.health import is_own_limit
 from hypertier.router.metrics import Metrics
 from hypertier.router.openai import InferenceRequest, Refusal
@@ -416,11 +416,11 @@ class Exchange:
     def _note(self, status: str) -> None:
         """Keep what was decided, for who asks."""
         self._end_status = status
-        begun_at, first = self._begun_at, self._first_byte_at
+        begun_at, first, model = self._begun_at, self._first_byte_at, self.inference.model
         self._proxy.decisions.add(
             Decision(
-                self.request_id,
-                self.inference.model,
+                self.request_id[:MAX_NAME_BYTES],
+                None if model is None else model[:MAX_NAME_BYTES],
                 self.inference.num_bytes,
                 self.pick,
                 [replica.url for replica in self._tried] if self._tried else (),

@@ -15,7 +15,7 @@ from fakes_router import routed
 
 from hypertier.cli.explain import command
 from hypertier.router.app import Router
-from hypertier.router.decisions import MAX_DECISIONS, Decision, Decisions
+from hypertier.router.decisions import MAX_DECISIONS, MAX_NAME_BYTES, Decision, Decisions
 
 CHAT = b"/v1/chat/completions"
 SECRET = "the prompt that nobody may see"
@@ -44,6 +44,22 @@ def served(
 async def asked(client: RawClient, data: bytes) -> Any:
     client.send(data)
     return json.loads((await client.answer()).body)
+
+
+def test_names_that_are_long_are_kept_in_part() -> None:
+    """A client may write megabytes there, and 1,024 requests are kept."""
+    name = "m" * 100_000
+
+    async def act(router: Router, client: RawClient, admin: RawClient) -> Any:
+        client.send(
+            post(CHAT, b'{"model": "%s", "messages": []}' % name.encode(), b"x-request-id: " + b"i" * 999)
+        )
+        await client.answer()
+        return (await asked(admin, get(b"/decisions?id=" + b"i" * 999)))["decisions"]
+
+    (decision,) = served(act)
+
+    assert (decision["request_id"], decision["model"]) == ("i" * MAX_NAME_BYTES, name[:MAX_NAME_BYTES])
 
 
 def test_decision_is_told_by_its_id_with_what_came_of_it_and_without_the_prompt() -> None:
