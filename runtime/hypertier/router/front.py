@@ -142,6 +142,7 @@ class Front:
         heard = {exchange.answering_replica for exchange in pending if isinstance(exchange, Exchange)}
         self._proxy.outliers.sweep({replica for replica in heard if replica is not None})
         self._proxy.retry_budget.tick()
+        self.shadows.sweep(self.tick, settings.response_timeout_seconds)
         for connection in list(self.connections):
             connection.sweep(
                 read_timeout=settings.read_timeout_seconds,
@@ -307,7 +308,7 @@ class Front:
         self._rename_model(copied, renamed)
         client = ShadowClient(self.shadows)
         exchange = Exchange(self._proxy, client, copied, self._read(copied, seed), request_id + b"-shadow")
-        client.cancel = exchange.cancel
+        client.exchange = exchange
         exchange.start()
 
     def _with_model(self, request: Request, inference: InferenceRequest) -> InferenceRequest:

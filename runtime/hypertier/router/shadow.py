@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
+from hypertier.router.connection import Pending
 from hypertier.router.openai import Refusal
 
 MAX_IN_FLIGHT = 64
@@ -29,7 +29,19 @@ class Shadows:
     def stop(self) -> None:
         """End all."""
         for client in list(self.in_flight):
-            client.cancel()
+            if client.exchange is not None:
+                client.exchange.cancel()
+
+    def sweep(self, tick: int, response_timeout: float) -> None:
+        """Once a tick, as `connection`: a copy waits for a silent engine no longer than a client's own."""
+        for client in list(self.in_flight):
+            exchange = client.exchange
+            if exchange is None:
+                continue
+            if exchange.last_tick < 0:
+                exchange.last_tick = tick
+            elif tick - exchange.last_tick > response_timeout:
+                exchange.time_out()
 
 
 class ShadowClient:
@@ -38,7 +50,7 @@ class ShadowClient:
     closes = False
 
     def __init__(self, shadows: Shadows) -> None:
-        self.cancel: Callable[[], None] = lambda: None
+        self.exchange: Pending | None = None
         self._shadows = shadows
         shadows.in_flight.add(self)
 

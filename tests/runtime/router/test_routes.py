@@ -230,3 +230,23 @@ def test_shadow_that_hangs_keeps_neither_clients_nor_the_routers_end_waiting(tmp
             return skipped, router.replicas.in_flight
 
     assert run_loop(act()) == (6, 0)
+
+
+def test_shadow_of_a_silent_engine_ends_as_a_clients_request_would(tmp_path: Path) -> None:
+    async def act() -> tuple[Counter[str], int]:
+        path = routes_of(tmp_path, "models: {m: {shadow: {model: m2}}}")
+        one, shadow = FakeEngine(models=("m",)), FakeEngine(Stream(["a", "b"]), models=("m2",))
+        async with routed(one, shadow, routes=path, response_timeout_seconds=2.0) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, body_for("m")))
+            await client.answer()
+            await eventually(lambda: len(shadow.received) == 1)
+            for _ in range(5):
+                router.front.sweep()
+            await eventually(lambda: not router.front.shadows.in_flight)
+            return router.front.shadows.ended, router.replicas.in_flight
+
+    ended, num_in_flight = run_loop(act())
+
+    assert ended.keys() <= {"broken", "refused"}
+    assert (ended.total(), num_in_flight) == (1, 0)
