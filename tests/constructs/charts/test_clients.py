@@ -80,6 +80,14 @@ def test_the_load_balancer_admits_the_same(
     assert ingress["metadata"]["annotations"].get("alb.ingress.kubernetes.io/inbound-cidrs") == expected
 
 
+def test_a_load_balancer_reaches_the_router_where_no_vpc_is_known() -> None:
+    objects = objects_of((OFFICE,), ChartInputs(), TLS)
+
+    (ingress,) = (entry for entry in objects if entry["kind"] == "Ingress")
+    assert blocks(objects, "router", "ingress", ROUTER_PORT) == ["0.0.0.0/0"]
+    assert ingress["metadata"]["annotations"]["alb.ingress.kubernetes.io/inbound-cidrs"] == OFFICE
+
+
 @pytest.mark.parametrize(
     ("inputs", "changes", "expected"),
     [
