@@ -29,6 +29,11 @@ from hypertier_cdk.metrics import NAMESPACE
 from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.tiered_storage import TieredStorage
 
+CLIENTS_FROM_ANYWHERE = (
+    "whoever reaches the network may send requests: of an existing one name all ranges, by existing_cidrs of "
+    "Network (cluster.attributes.vpcCidrs), or the clients, by cluster.clientCidrs"
+)
+
 
 class InferenceEndpoint(Construct):
     """One endpoint of `deployment`: by default its only one.
@@ -85,6 +90,8 @@ class InferenceEndpoint(Construct):
                 "none with serving: operator, which cannot give engines the store's password; take "
                 "tieredstorage, or a store of your own in l2CacheLocalUrl",
             )
+        if selfhosted and not cluster.network.cidrs and not deployment.cluster.client_cidrs:
+            cdk.Annotations.of(self).add_warning_v2("hypertier:clients-from-anywhere", CLIENTS_FROM_ANYWHERE)
         names = names_of(deployment, self.config)
 
         self.engine_role: iam.Role | None = None

@@ -9,11 +9,13 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr_assets as ecr_assets
+from aws_cdk.assertions import Annotations, Match
 from fakes_templates import depends_on, new_stack, properties, resources, template_of
 
 from hypertier.errors import ConfigError
-from hypertier.spec.deployment import Deployment, Images, Scaling, load_deployment
+from hypertier.spec.deployment import Cluster, Deployment, Images, Scaling, load_deployment
 from hypertier.spec.endpoint import (
     AutoScalingSpec,
     CloudWatchDimension,
@@ -21,7 +23,7 @@ from hypertier.spec.endpoint import (
     CustomCertificateConfig,
     TlsConfig,
 )
-from hypertier_cdk import CacheStore, HyperPodCluster, InferenceEndpoint, Network
+from hypertier_cdk import AdoptedCluster, CacheStore, HyperPodCluster, InferenceEndpoint, Network
 from hypertier_cdk.review.templates import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -386,3 +388,49 @@ def test_of_several_endpoints_one_must_be_named(reference_deployment: Deployment
 
     with pytest.raises(ConfigError, match=r"endpoint is None.*llama-70b, other"):
         InferenceEndpoint(stack, "Endpoint", cluster=cluster_of(stack, deployment), deployment=deployment)
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "clients", "is_said"),
+    [
+        pytest.param((), (), True, id="nothing is known"),
+        pytest.param(("10.0.0.0/16",), (), False, id="the VPC is"),
+        pytest.param((), ("192.0.2.0/24",), False, id="clients are"),
+    ],
+)
+def test_an_endpoint_that_admits_anybody_says_so(
+    cidrs: tuple[str, ...], clients: tuple[str, ...], is_said: bool, reference_deployment: Deployment
+) -> None:
+    deployment = replace(reference_deployment, images=IMAGES, cluster=Cluster(client_cidrs=clients))
+    stack = new_stack("Adopted")
+    vpc = ec2.Vpc.from_vpc_attributes(
+        stack,
+        "Mine",
+        vpc_id="vpc-1",
+        availability_zones=["us-west-2a", "us-west-2b"],
+        private_subnet_ids=["subnet-1", "subnet-2"],
+    )
+    adopted = AdoptedCluster(
+        stack,
+        "Cluster",
+        network=Network(stack, "Network", existing=vpc, existing_cidrs=cidrs),
+        name="mine",
+        cluster_arn="arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdefghijkl",
+        eks_cluster_name="my-eks",
+        kubernetes_version="1.35",
+        eks_security_group_id="sg-eks",
+        node_security_group_id="sg-nodes",
+        oidc_provider_arn="arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/ABC",
+    )
+
+    InferenceEndpoint(
+        stack,
+        "Endpoint",
+        cluster=adopted,
+        deployment=deployment,
+        cache_store=CacheStore(stack, "L2", vpc=vpc, bandwidth_bytes_per_second=10**9, size_bytes=2**30),
+    )
+
+    said = Match.string_like_regexp("whoever reaches the network")
+    found = Annotations.from_stack(stack).find_warning("/Adopted/Endpoint", said)
+    assert bool(found) is is_said

@@ -57,7 +57,9 @@ def network_policies(
             names,
             "router",
             [
-                _rule("from", [*_clients(deployment, endpoint, inputs), {"namespaceSelector": {}}], ROUTER_PORT),
+                _rule(
+                    "from", [*_clients(deployment, endpoint, inputs), {"namespaceSelector": {}}], ROUTER_PORT
+                ),
                 _rule("from", [{"namespaceSelector": {}}], ROUTER_METRICS_PORT),
                 *_peers(endpoint, "from", names),
             ],
@@ -127,9 +129,7 @@ def _networks(inputs: ChartInputs) -> list[Object]:
     return [{"ipBlock": {"cidr": ANYWHERE, "except": [METADATA_SERVICE]}}]
 
 
-def _clients(
-    deployment: Deployment, endpoint: InferenceEndpointConfig, inputs: ChartInputs
-) -> list[Object]:
+def _clients(deployment: Deployment, endpoint: InferenceEndpointConfig, inputs: ChartInputs) -> list[Object]:
     """Where requests come from: the VPC, and what the deployment names beside it.
 
     A load balancer stands in the VPC, wherever that is; it holds its own clients to what is named.
