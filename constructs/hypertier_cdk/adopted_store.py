@@ -16,11 +16,13 @@ from hypertier_cdk.arguments import checked
 class AdoptedCacheStore(Construct):
     """The store at `url` (`rediss://HOST:PORT`), whose user and password lie in the secret `secret_arn`.
 
-    Takes the place of a `CacheStore`. `key_arn` is the customer key of the secret, where it has one. The
-    nodes must be let in by the store's owner, whose security group is not touched.
+    Takes the place of a `CacheStore`. It may stand in a network beside the VPC, its secret in another Region.
+    `key_arn` is the customer key of the secret, where it has one. The nodes must be let in by the store's
+    owner, whose security group is not touched.
     """
 
     backend = "redis"
+    is_in_vpc = False  # as far as is known
 
     @checked
     def __init__(
@@ -53,7 +55,7 @@ class AdoptedCacheStore(Construct):
         )
         if self.key is None:
             return read
-        service = f"secretsmanager.{cdk.Stack.of(self).region}.amazonaws.com"
+        service = f"secretsmanager.{self.secret.env.region}.amazonaws.com"
         return read.combine(
             iam.Grant.add_to_principal(
                 grantee=role,

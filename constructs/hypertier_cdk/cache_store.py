@@ -53,6 +53,7 @@ class CacheStore(Construct):
     """
 
     backend = "redis"
+    is_in_vpc = True
 
     @checked
     def __init__(

@@ -119,6 +119,7 @@ class InferenceEndpoint(Construct):
             self.config,
             ChartInputs(
                 l2_url=store.url if store else None,
+                l2_in_vpc=store is None or store.is_in_vpc,
                 l2_secret_arn=store.secret.secret_arn if store else None,
                 engine_image=engine,
                 router_image=router,

@@ -7,6 +7,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_iam as iam
 from fakes_charts import deployment
 from fakes_templates import new_stack, properties, resources, statements, template_of
 
@@ -20,6 +21,7 @@ from hypertier_cdk import (
     Network,
     TieredStorage,
 )
+from hypertier_cdk.review.templates import text_of
 
 URL = "rediss://store.example.com:6379"
 SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:store-a1b2c3"
@@ -70,6 +72,32 @@ def test_engines_may_read_this_secret_and_decrypt_it_through_its_service_alone(
     assert granted["secretsmanager:GetSecretValue"]["Resource"] == SECRET
     assert granted["kms:Decrypt"]["Resource"] == KEY
     assert "kms:ViaService" in str(granted["kms:Decrypt"]["Condition"])
+
+
+def test_engines_may_reach_it_in_a_network_beside_the_vpc(template: dict[str, Any]) -> None:
+    manifests = [text_of(entry["Manifest"]) for entry in properties(template, MANIFEST)]
+    (engine,) = (
+        entry
+        for manifest in manifests
+        for entry in json.loads(manifest)
+        if entry["kind"] == "NetworkPolicy" and entry["metadata"]["name"].endswith("engine")
+    )
+
+    (to_l2,) = (rule for rule in engine["spec"]["egress"] if rule["ports"][0]["port"] == 6379)
+    assert to_l2["to"][0]["ipBlock"]["cidr"] == "0.0.0.0/0"
+
+
+def test_a_secret_of_another_region_is_decrypted_by_the_service_there() -> None:
+    stack = new_stack()
+    elsewhere = SECRET.replace("us-west-2", "us-east-1")
+    store = AdoptedCacheStore(stack, "L2", url=URL, secret_arn=elsewhere, key_arn=KEY)
+    role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("pods.eks.amazonaws.com"))
+
+    store.grant_read_secret(role)
+
+    (decrypt,) = (each for each in statements(template_of(stack)) if each["Action"] == "kms:Decrypt")
+    (service,) = decrypt["Condition"]["StringEquals"].values()
+    assert service == "secretsmanager.us-east-1.amazonaws.com"
 
 
 def test_nothing_of_a_store_is_made_and_no_group_of_its_is_opened(template: dict[str, Any]) -> None:

@@ -22,13 +22,15 @@ TOKEN_MARK = "${Token["
 class ChartInputs:
     """Values that AWS gives, CDK tokens among them; None falls back to the files, then to a placeholder.
 
-    `l2_url` goes before the manifest's `l2CacheLocalUrl`. `l2_secret_arn` holds L2's user and password.
-    A role's ARN annotates the service account for IRSA; with EKS Pod Identity leave it out. `vpc_cidrs`
-    narrows the network policies and the load balancer to the VPC, for what comes in beside the deployment's
-    `cluster.clientCidrs`; without it nothing is known of the network, and nothing of it is narrowed.
+    `l2_url` goes before the manifest's `l2CacheLocalUrl`; it lies in the VPC where `l2_in_vpc` says so.
+    `l2_secret_arn` holds L2's user and password. A role's ARN annotates the service account for IRSA; with
+    EKS Pod Identity leave it out. `vpc_cidrs` narrows the network policies and the load balancer to the VPC,
+    for what comes in beside the deployment's `cluster.clientCidrs`; without it nothing is known of the
+    network, and nothing of it is narrowed.
     """
 
     l2_url: str | None = None
+    l2_in_vpc: bool = True
     l2_secret_arn: str | None = None
     engine_image: str | None = None
     router_image: str | None = None

@@ -189,7 +189,7 @@ def _to_l2(endpoint: InferenceEndpointConfig, inputs: ChartInputs) -> list[Objec
     port = _port_of_token(url) if TOKEN_MARK in url else parse_l2_url(url).port
     # a Service's or ElastiCache's name has no stable address: its networks, and pods that serve Valkey here;
     # a store of somebody's own may be anywhere
-    networks = _networks(inputs if inputs.l2_url else ChartInputs())
+    networks = _networks(inputs if inputs.l2_url and inputs.l2_in_vpc else ChartInputs())
     return [_rule("to", [*networks, {"namespaceSelector": {}}], port)]
 
 

@@ -93,6 +93,9 @@ def test_a_load_balancer_reaches_the_router_where_no_vpc_is_known() -> None:
     [
         pytest.param(ChartInputs(vpc_cidrs=(VPC,), l2_url=STORE), None, [VPC], id="the CDK's own"),
         pytest.param(
+            ChartInputs(vpc_cidrs=(VPC,), l2_url=STORE, l2_in_vpc=False), None, ["0.0.0.0/0"], id="adopted"
+        ),
+        pytest.param(
             ChartInputs(vpc_cidrs=(VPC,)),
             {"spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl": STORE},
             ["0.0.0.0/0"],
