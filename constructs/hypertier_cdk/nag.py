@@ -2,7 +2,8 @@
 
 A stack of anybody's that holds our constructs is clean by that. What is accepted is a finding, not a rule:
 cdk-nag names a wildcard's resource or a managed policy in it, so another one beside it is still reported; the
-same one in another statement of the role is not told apart. It is metadata of the CDK's own (`Validations.acknowledge`), which cdk-nag 3 reads and no template shows.
+same one in another statement of the role is not told apart. It is metadata of the CDK's own
+(`Validations.acknowledge`), which cdk-nag 3 reads and no template shows.
 https://github.com/cdklabs/cdk-nag#acknowledging-a-rule (read 2026-12-01)
 """
 
