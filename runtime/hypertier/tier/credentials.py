@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from hypertier.errors import ConfigError, MissingPackageError, TierUnavailableError
@@ -17,6 +17,8 @@ PASSWORD_VARIABLE = "HYPERTIER_L2_PASSWORD"
 SECRET_VARIABLE = "HYPERTIER_L2_SECRET_ARN"
 IAM_VARIABLE = "HYPERTIER_L2_IAM_CACHE"
 TOKEN_SECONDS = 900
+AWS_SECONDS = 2.0
+AWS_ATTEMPTS = 2
 _CACHE_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
@@ -143,14 +145,22 @@ def parse_secret(text: str) -> Credentials:
 
 
 def fetch_secret(secret_arn: str) -> str:
-    """Read the secret's current value with the role of the pod."""
+    """Read the secret's current value with the role of the pod. Errors of the AWS client pass through."""
+    client = secrets_client(secret_arn.split(":")[3])
+    return str(client.get_secret_value(SecretId=secret_arn)["SecretString"])
+
+
+def secrets_client(region: str) -> Any:
+    """A client that gives up soon: connections wait for it, and with them what is to be moved."""
     try:
         import boto3
+        from botocore.config import Config
     except ImportError as error:
         raise MissingPackageError(SECRET_VARIABLE, "boto3", "engine") from error
-    region = secret_arn.split(":")[3]
-    client = boto3.client("secretsmanager", region_name=region)
-    return str(client.get_secret_value(SecretId=secret_arn)["SecretString"])
+    config = Config(
+        connect_timeout=AWS_SECONDS, read_timeout=AWS_SECONDS, retries={"total_max_attempts": AWS_ATTEMPTS}
+    )
+    return boto3.client("secretsmanager", region_name=region, config=config)
 
 
 def credential_source(environ: Mapping[str, str]) -> CredentialSource:

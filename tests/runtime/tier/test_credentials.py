@@ -13,7 +13,9 @@ from hypertier.tier.credentials import (
     SecretCredentials,
     credential_source,
     parse_secret,
+    secrets_client,
 )
+from hypertier.tier.mover_process import SILENCE_SECONDS
 
 IAM = {"HYPERTIER_L2_IAM_CACHE": "l2", "HYPERTIER_L2_USERNAME": "tier", "AWS_REGION": "us-west-2"}
 ARN = "arn:aws:secretsmanager:us-west-2:111122223333:secret:l2-AbCdEf"
@@ -107,6 +109,13 @@ def test_a_secret_of_another_form_is_refused_without_showing_it(text: str) -> No
         parse_secret(text)
 
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_secrets_manager_that_does_not_answer_holds_nothing_up_for_long() -> None:
+    config = secrets_client("us-west-2").meta.config
+
+    longest = (config.connect_timeout + config.read_timeout) * config.retries["total_max_attempts"]
+    assert longest < SILENCE_SECONDS
 
 
 def test_a_password_is_not_in_the_repr() -> None:
