@@ -61,14 +61,14 @@ def network_policies(
                     "from", [*_clients(deployment, endpoint, inputs), {"namespaceSelector": {}}], ROUTER_PORT
                 ),
                 _rule("from", [{"namespaceSelector": {}}], ROUTER_METRICS_PORT),
-                *_peers(endpoint, "from", names),
+                *_peers(deployment, endpoint, "from", names),
             ],
             [
                 _dns(),
                 _api_server(inputs),
                 to_engines,
                 *_kv_events(endpoint, "to", _pods(names, "engine")),
-                *_peers(endpoint, "to", names),
+                *_peers(deployment, endpoint, "to", names),
                 *_jwks(deployment),
             ],
         ),
@@ -104,9 +104,13 @@ def _kv_events(endpoint: InferenceEndpointConfig, direction: str, pods: Object) 
     return [{direction: [pods], "ports": ports}]
 
 
-def _peers(endpoint: InferenceEndpointConfig, direction: str, names: Names) -> list[Object]:
+def _peers(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, direction: str, names: Names
+) -> list[Object]:
     """From router to router, where they tell one another what is in flight; nobody else may."""
-    return [_rule(direction, [_pods(names, "router")], ROUTER_PEER_PORT)] if routers_share(endpoint) else []
+    if not routers_share(deployment, endpoint):
+        return []
+    return [_rule(direction, [_pods(names, "router")], ROUTER_PEER_PORT)]
 
 
 def _jwks(deployment: Deployment) -> list[Object]:

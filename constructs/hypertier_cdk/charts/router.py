@@ -58,7 +58,7 @@ def router_objects(
         service_account(names, "router", None),
         *_slices_role(names),
         _service(names),
-        *([_peers_service(names)] if routers_share(endpoint) else []),
+        *([_peers_service(names)] if routers_share(deployment, endpoint) else []),
         *access_objects(deployment, names),
         disruption_budget(names, "router"),
         _deployment(deployment, endpoint, names, inputs),
@@ -66,9 +66,13 @@ def router_objects(
     ]
 
 
-def routers_share(endpoint: InferenceEndpointConfig) -> bool:
-    """Its routers tell one another what they have in flight: every strategy but turns counts that."""
-    return (endpoint.routing_strategy or PLAIN_STRATEGY) != "roundrobin"
+def routers_share(deployment: Deployment, endpoint: InferenceEndpointConfig) -> bool:
+    """Its routers tell one another what they have in flight: every strategy but turns counts that.
+
+    Limits of tenants and the queue are divided by how many they are.
+    """
+    strategy = endpoint.routing_strategy or PLAIN_STRATEGY
+    return strategy != "roundrobin" or deployment.access is not None
 
 
 def router_settings(
@@ -88,7 +92,7 @@ def router_settings(
             f"one of {', '.join(STRATEGIES)}; prefixaware keeps requests with a common prefix together",
         )
     port = endpoint.spec.worker.model_invocation_port.container_port
-    shares = routers_share(endpoint)
+    shares = routers_share(deployment, endpoint)
     return RouterSettings(
         listen=f"0.0.0.0:{ROUTER_PORT}",
         metrics_port=ROUTER_METRICS_PORT,
@@ -224,7 +228,7 @@ def _deployment(
                             "ports": [
                                 {"name": "http", "containerPort": ROUTER_PORT, "protocol": "TCP"},
                                 {"name": "metrics", "containerPort": ROUTER_METRICS_PORT, "protocol": "TCP"},
-                                *_peers_port(endpoint),
+                                *_peers_port(deployment, endpoint),
                             ],
                             "resources": {
                                 "requests": {"cpu": "1", "memory": memory},
@@ -258,7 +262,7 @@ def _deployment(
     }
 
 
-def _peers_port(endpoint: InferenceEndpointConfig) -> list[Object]:
-    if not routers_share(endpoint):
+def _peers_port(deployment: Deployment, endpoint: InferenceEndpointConfig) -> list[Object]:
+    if not routers_share(deployment, endpoint):
         return []
     return [{"name": "peers", "containerPort": ROUTER_PEER_PORT, "protocol": "TCP"}]

@@ -367,9 +367,12 @@ class RouterSettings:
             raise ConfigError(
                 "--peers", None, "dns://HOST:PORT of the routers, or --peer for each, beside --peer-listen"
             )
-        if tells and self.strategy == "roundrobin":
+        if tells and self.strategy == "roundrobin" and self.access is None:
             raise ConfigError(
-                "--strategy", self.strategy, "another one with --peers or --peer; turns need no news of load"
+                "--strategy",
+                self.strategy,
+                "another one with --peers or --peer, or --access, whose limits routers divide: turns need no "
+                "news of load",
             )
 
     def _check_numbers(self) -> None:

@@ -45,7 +45,7 @@ def test_without_the_section_nothing_of_it_is_there() -> None:
 
     pod = router["spec"]["template"]["spec"]
     assert of_router(None, "ConfigMap") == []
-    assert [volume["name"] for volume in pod["volumes"]] == ["tmp"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["tmp", "routes"]
     assert not {"--access", "--api-keys", "--salt-key"} & set(pod["containers"][0]["args"])
 
 

@@ -14,6 +14,7 @@ from kubernetes_gate import amount
 from hypertier.cli import exporter, router
 from hypertier.errors import ConfigError
 from hypertier.router.settings import RouterSettings
+from hypertier.spec.access import Access, TenantDefault
 from hypertier.spec.deployment import Cluster, Deployment, InstanceGroup
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
@@ -217,6 +218,17 @@ def test_routers_that_take_turns_tell_one_another_nothing() -> None:
     names = [entry["metadata"]["name"] for entry in objects_of(wanted)]
     assert not [name for name in names if name.endswith("-peers")]
     assert "--peers" not in container_of(wanted, "router")["args"]
+
+
+def test_routers_that_take_turns_divide_tenants_limits() -> None:
+    """Alone each would give all of them: two routers, twice the limit."""
+    wanted = deployment(
+        {"spec.intelligentRoutingSpec.routingStrategy": "roundrobin"},
+        access=Access(default=TenantDefault(requests_per_minute=60)),
+    )
+
+    assert [entry for entry in objects_of(wanted) if entry["metadata"]["name"].endswith("-peers")]
+    assert "--peers" in container_of(wanted, "router")["args"]
 
 
 def test_only_router_and_exporter_reach_an_engine() -> None:

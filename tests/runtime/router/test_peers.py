@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Hashable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -335,6 +336,22 @@ def test_routers_side_by_side_do_not_send_to_the_same_engine(count: int, strateg
             return [sum(CHAT in one.line for one in engine.received) for engine in engines]
 
     assert run_loop(act()) == [1] * count
+
+
+def test_routers_that_take_turns_divide_a_limit(tmp_path: Path) -> None:
+    async def act() -> list[bytes | None]:
+        access = tmp_path / "access.yaml"
+        access.write_text("access: {default: {requestsPerMinute: 60}}")
+        limits = []
+        async with sharing_routers(2, FakeEngine(), strategy="roundrobin", access=str(access)) as routers:
+            for router in routers:
+                await eventually(lambda: router._door is not None and router._door.gate.num_routers == 2)  # noqa: B023
+                client = await RawClient.connect(router.port)
+                client.send(chat("x"))
+                limits.append((await client.answer()).header(b"x-ratelimit-limit-requests"))
+        return limits
+
+    assert run_loop(act()) == [b"30", b"30"]
 
 
 def test_a_conversation_goes_on_where_another_router_began_it() -> None:
