@@ -13,6 +13,7 @@ import pytest
 os.environ["CDK_VALIDATION"] = "false"
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
+import cdk_files  # noqa: F401  # before aws_cdk, too
 from fakes_templates import new_stack, template_of
 
 from hypertier.spec.deployment import Deployment, load_deployment

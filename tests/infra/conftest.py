@@ -9,6 +9,7 @@ from pathlib import Path
 os.environ["CDK_VALIDATION"] = "false"
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
+import cdk_files  # noqa: F401  # before aws_cdk, too
 import pytest
 from fakes_stacks import synthesized
 
