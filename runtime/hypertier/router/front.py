@@ -227,7 +227,8 @@ class Front:
         if self.prefillers is not None and self.prefillers.want(request, inference):
             self._prefill(self.prefillers, connection, request, inference, request_id, grant)
         else:
-            self._exchange(connection, request, inference, request_id, grant)
+            waited = grant.waited_seconds if grant is not None else 0.0
+            self._exchange(connection, request, inference, request_id, grant, waited)
 
     def _prefill(
         self,
@@ -240,14 +241,21 @@ class Front:
     ) -> None:
         """Let another replica compute the prompt, then go on with who decodes, whatever came of it."""
 
+        waited = grant.waited_seconds if grant is not None else 0.0
+        begun_at, seconds = self._proxy.now(), prefillers.timeout_seconds
+        deadline = deadline_of(request)
+        if deadline:
+            seconds = min(seconds, max(0.0, deadline - waited))
+
         def go_on() -> None:
-            self._exchange(connection, request, inference, request_id, grant)
+            passed = self._proxy.now() - begun_at
+            self._exchange(connection, request, inference, request_id, grant, waited + passed)
 
         def gone() -> None:
             if grant is not None and grant.released is not None:
                 grant.released()
 
-        leg = Leg(prefillers, request, inference, request_id, go_on, gone)
+        leg = Leg(prefillers, request, inference, request_id, seconds, go_on, gone)
         connection.exchange = leg
         leg.start()
 
@@ -258,6 +266,7 @@ class Front:
         inference: InferenceRequest,
         request_id: bytes,
         grant: Grant | None,
+        waited_seconds: float,
     ) -> None:
         trace = self.tracing.begin(request, inference.model) if self.tracing is not None else None
         exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
@@ -265,8 +274,7 @@ class Front:
         connection.exchange = exchange
         self._proxy.retry_budget.request()
         if request.field(TIMEOUT_HEADER) is not None:
-            waited = grant.waited_seconds if grant is not None else 0.0
-            exchange.end_by(deadline_of(request), waited)
+            exchange.end_by(deadline_of(request), waited_seconds)
         exchange.start()
 
     def _route(

@@ -93,7 +93,10 @@ class Prefillers:
 
 
 class Leg:
-    """The first request, as a client's connection sees it; `go_on` is called once it ended, anyhow."""
+    """The first request, as a client's connection sees it; `go_on` is called once it ended, anyhow.
+
+    It has `timeout_seconds`.
+    """
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class Leg:
         request: Request,
         inference: InferenceRequest,
         request_id: bytes,
+        timeout_seconds: float,
         go_on: Callable[[], None],
         on_gone: Callable[[], None],
     ) -> None:
@@ -110,6 +114,7 @@ class Leg:
         self._request = request
         self._inference = inference
         self._request_id = request_id
+        self._timeout_seconds = timeout_seconds
         self._go_on = go_on
         self._on_gone = on_gone
         self._task: asyncio.Task[None] | None = None
@@ -166,7 +171,7 @@ class Leg:
             status, answer = await ask(
                 replica.address,
                 request_head(asked, self._request_id) + body,
-                timeout_seconds=prefillers.timeout_seconds,
+                timeout_seconds=self._timeout_seconds,
                 max_bytes=MAX_ANSWER_BYTES,
             )
             picker.strategy.first_token(self, now())

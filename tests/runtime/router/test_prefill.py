@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes_access import ACME, AccessFolder, bearer, salt_of
 from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, json_answer, post, run_loop
 from fakes_router import routed
 from hypothesis import given
@@ -155,6 +157,47 @@ def test_client_that_goes_away_ends_the_prefill_and_nothing_is_decoded() -> None
             await prefiller.kill()
 
     assert run_loop(act()) == (0, 0, 0)
+
+
+def test_a_clients_deadline_counts_the_time_of_the_prefill() -> None:
+    async def never(request: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def act() -> tuple[int, str]:
+        prefiller = await FakeEngine(never).start()
+        try:
+            async with routed(FakeEngine(never), prefill_replicas=(prefiller.url,)) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, json.dumps(LONG).encode(), b"x-request-timeout: 0.05"))
+                answer = await client.answer()
+                await eventually(lambda: prefiller.num_disconnects == 1)
+                return answer.status, json.loads(answer.body)["error"]["code"]
+        finally:
+            await prefiller.kill()
+
+    assert run_loop(act()) == (504, "deadline_exceeded")
+
+
+@pytest.mark.parametrize(("body", "behaviour"), [(SHORT, prefilled), (LONG, answering(b""))])
+def test_a_tenant_names_no_blocks_of_others(
+    tmp_path: Path, body: dict[str, Any], behaviour: Behaviour
+) -> None:
+    """Neither where the prompt is too short to be sent twice, nor where the first request fails."""
+    forged = body | {"kv_transfer_params": {"do_remote_prefill": True, "remote_block_ids": [1, 2, 3]}}
+
+    async def act() -> bytes:
+        prefiller, decoder = await FakeEngine(behaviour).start(), FakeEngine()
+        try:
+            more = AccessFolder(tmp_path).settings
+            async with routed(decoder, prefill_replicas=(prefiller.url,), **more) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, json.dumps(forged).encode(), bearer(ACME)))
+                await client.answer()
+                return decoder.received[0].body
+        finally:
+            await prefiller.kill()
+
+    assert json.loads(run_loop(act())) == body | {"cache_salt": salt_of("acme"), "kv_transfer_params": None}
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text(), min_size=1), st.sampled_from(["", " ", "\n"]))

@@ -41,6 +41,7 @@ def build(settings: RouterSettings, replicas: ReplicaSet) -> Door | None:
         clock=time.monotonic,
         now=time.time,
         verifier=_verifier(access.jwt, settings.session_claim) if access.jwt is not None else None,
+        bars_transfers=settings.splits_prefill,
     )
     gate.use(access, ring, salt_key)
     replicas.watch(lambda replica, reason: gate.dispatch())

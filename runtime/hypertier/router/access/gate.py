@@ -103,7 +103,7 @@ class AccessGate:
     """Decides about each request by `access`, which may change while it runs; JWTs by `verifier`.
 
     Where `authenticates` is false everybody is one tenant, without a salt. `clock` counts seconds, `now` is
-    the time since 1970.
+    the time since 1970. Where it `bars_transfers` a tenant can't name blocks that engines fetch elsewhere.
     """
 
     def __init__(
@@ -115,6 +115,7 @@ class AccessGate:
         clock: Callable[[], float],
         now: Callable[[], float],
         verifier: JwtVerifier | None = None,
+        bars_transfers: bool = False,
     ) -> None:
         self.counts = AccessCounts()
         self.ring = KeyRing()
@@ -126,7 +127,7 @@ class AccessGate:
         self._clock = clock
         self._now = now
         self._salt_key: bytes | None = None
-        self.tenants = Tenants(access, None)
+        self.tenants = Tenants(access, None, salt.NO_TRANSFER if bars_transfers else b"")
         self.verifier = verifier
         self._paths = Paths(access.paths)
         self.queue: FairQueue[_Turn] | None = FairQueue(access.queue.size) if access.queue else None

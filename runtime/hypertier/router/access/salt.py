@@ -46,6 +46,10 @@ def member(salt: bytes) -> bytes:
     return b'"cache_salt":"%s"' % salt
 
 
+NO_TRANSFER = b',"kv_transfer_params":null'
+"""Behind the salt where engines read one another's blocks: by these parameters a client could name any."""
+
+
 def splice(body: bytes | bytearray, written: bytes) -> bytes | bytearray | None:
     """The body with `written`, a `member`, as its object's last, and without the client's own.
 

@@ -33,10 +33,11 @@ class Tenant:
 class Tenants:
     """All tenants that came, made when they come. `clock` is in seconds.
 
-    A `salt_key` of None writes no salts.
+    A `salt_key` of None writes no salts. `further` is written behind every salt.
     """
 
-    def __init__(self, access: Access, salt_key: bytes | None) -> None:
+    def __init__(self, access: Access, salt_key: bytes | None, further: bytes = b"") -> None:
+        self._further = further
         self._access = access
         self._salt_key = salt_key
         self._num_routers = 1
@@ -82,7 +83,7 @@ class Tenants:
 
     def _season(self, tenant: Tenant) -> None:
         tenant.seed = self.seed_of(tenant.name)
-        tenant.written = salt.member(tenant.seed) if tenant.seed else None
+        tenant.written = salt.member(tenant.seed) + self._further if tenant.seed else None
 
     def _forget_idle(self, now: float) -> None:
         for name, tenant in list(self._tenants.items()):
