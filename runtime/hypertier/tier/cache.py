@@ -54,6 +54,7 @@ class L2Cache:
         self._clock = clock
         self._scheduled_at: dict[str, float] = {}
         self._finished: list[FinishedJob] = []
+        self._stored: bytes | None = None  # last, so that L2 holds it, whatever requests ask for
         self._num_awaited = 0  # lookups under way that requests wait for
         self._has_news = True  # there may be some: asked for once a step, not once a chunk
 
@@ -86,7 +87,7 @@ class L2Cache:
             self._verdicts.refuse(request_id, key)
             self._counters.add("lookups_gated")
             if self._gate.take_sample():
-                self._mover.sample([key])
+                self._mover.sample([self._stored or key])
             return False
         return self._verdicts.ask(request_id, key, self._gate.min_chunks)
 
@@ -168,6 +169,8 @@ class L2Cache:
         news = self._mover.take_news()
         for key, found in news.answers:
             self._verdicts.resolve(key, found)
+            if key == self._stored and not found:
+                self._stored = None
         for seconds in news.lookup_seconds[: self._num_awaited]:
             self._num_awaited -= 1
             self._gate.observe_lookup(seconds)
@@ -178,6 +181,8 @@ class L2Cache:
                 self._gate.observe_load(len(job.moved), job.seconds)
             elif job.is_given_up:
                 self._gate.observe_load(1, job.seconds, num_useful=0)
+            elif job.moved and not job.is_load:
+                self._stored = job.moved[-1]
             self._counters.add("loads_given_up", job.is_given_up)
             for key in job.failed if job.is_load else job.moved:
                 self._verdicts.resolve(key, not job.is_load)

@@ -255,6 +255,28 @@ def test_a_closed_gate_opens_by_a_sample_that_nobody_waits_for(world: World) -> 
     assert world.settle("r2", A) is True
 
 
+def test_a_closed_gate_opens_though_nobody_asks_for_what_l2_holds(world: World) -> None:
+    world.put(A, b"a")
+    make_computing_cheap(world)
+    world.clock.advance(FIRST_SAMPLE_SECONDS)
+
+    world.cache.lookup("r", C)
+
+    assert eventually(lambda: world.cache.flush() or world.cache.gate.is_open)
+
+
+def test_after_a_sample_that_l2_has_lost_the_next_is_what_is_asked_for(world: World) -> None:
+    world.put(A, b"a")
+    make_computing_cheap(world)
+    del world.backend.values[entry_name(b"n" * 16, B, 0)]
+    for _ in range(2):
+        world.clock.advance(FIRST_SAMPLE_SECONDS)
+        world.cache.lookup("r", A)
+        assert eventually(lambda: world.cache.flush() or world.cache._stored is None)
+
+    assert eventually(lambda: world.cache.flush() or world.cache.gate.is_open)
+
+
 def test_what_a_sample_found_is_known_once(world: World) -> None:
     world.put(A, b"a")
     world.mover.sample([A, B])
