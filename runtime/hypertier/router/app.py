@@ -7,8 +7,9 @@ import logging
 import signal
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 from hypertier.router.access import build as access
 from hypertier.router.access.metrics import AccessMetrics
@@ -118,6 +119,8 @@ class Router:
         self.metrics.registry.register(ModelCounts(self._models, self._model_reading))
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self.failure: BaseException | None = None
+        self.on_failure: Callable[[], None] = lambda: None
         self._health = HealthChecks(
             self.replicas,
             interval_seconds=settings.health_interval_seconds,
@@ -170,11 +173,10 @@ class Router:
 
     async def start(self) -> None:
         """Find replicas, check each once, then listen. Raises ConfigError for an address that can't be."""
-        loop = asyncio.get_running_loop()
         settings = self.settings
         if self._route_file is not None:
             self._route_file.start()
-            self._tasks.append(loop.create_task(self._route_file.run()))
+            self.keep(self._route_file.run())
         if settings.discover is not None:
             await self._follow("--discover", parse_discover(settings.discover), self.replicas, "replicas")
         else:
@@ -185,7 +187,7 @@ class Router:
         await self._start_peers()
         if self._door is not None:
             await self._door.watch.start()
-            self._tasks.append(loop.create_task(self._door.watch.run()))
+            self.keep(self._door.watch.run())
         await self._listen(
             "--listen",
             settings.address,
@@ -196,7 +198,7 @@ class Router:
             admin = Admin(self.front, is_near=is_loopback)
             listener = Listener(lambda: ClientConnection(admin))
             await self._listen("--metrics-port", settings.metrics_address, listener)
-        self._tasks.append(loop.create_task(self._sweep()))
+        self.keep(self._sweep())
 
     @property
     def port(self) -> int:
@@ -207,6 +209,23 @@ class Router:
     def metrics_port(self) -> int:
         """The port of `/metrics`, known once started."""
         return self._listeners[-1].port
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this beside the requests, until `stop`.
+
+        Where it fails that is the `failure` of the router: one that no longer hears of withdrawn keys, or of
+        engines that left, must not go on as if it did.
+        """
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._work_ended)
+
+    def _work_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.failure is None:
+            self.failure = error
+            log.critical("the router ends: what it does beside requests failed", exc_info=error)
+            self.on_failure()
 
     async def drain(self) -> bool:
         """Say unhealthy, stop accepting, let requests in flight finish; True when all did in time."""
@@ -336,7 +355,7 @@ class Router:
             interval_seconds=self.settings.discover_interval_seconds,
         )
         await discovery.step()
-        self._tasks.append(asyncio.get_running_loop().create_task(discovery.run()))
+        self.keep(discovery.run())
 
     async def _sweep(self) -> None:
         while True:
@@ -378,12 +397,13 @@ def _tls(settings: RouterSettings) -> tuple[ssl.SSLContext | None, EngineTls | N
 async def serve(settings: RouterSettings, *, started: Callable[[Router], None] | None = None) -> None:
     """Run a router until SIGTERM or SIGINT, then drain it. `started` is called once it listens.
 
-    Raises ConfigError when an address can't be opened.
+    Raises ConfigError when an address can't be opened, and what made the router fail, once it drained.
     """
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     signals = (signal.SIGTERM, signal.SIGINT)
     router = Router(settings)
+    router.on_failure = asked_to_stop.set
     try:
         await router.start()
         for number in signals:
@@ -393,6 +413,8 @@ async def serve(settings: RouterSettings, *, started: Callable[[Router], None] |
         await asked_to_stop.wait()
         log.info("draining for up to %g s, %d connection(s)", settings.drain_seconds, len(router.connections))
         await router.drain()
+        if router.failure is not None:
+            raise router.failure
     finally:
         with suppress(ValueError):
             for number in signals:

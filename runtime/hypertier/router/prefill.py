@@ -186,6 +186,6 @@ class Leg:
             return f"status_{status}", None
         try:
             params = json.loads(answer).get("kv_transfer_params")
-        except (ValueError, AttributeError):
+        except (AttributeError, RecursionError, ValueError):
             return "malformed", None
         return ("good", params) if isinstance(params, dict) else ("no_parameters", None)

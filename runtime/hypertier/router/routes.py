@@ -82,7 +82,7 @@ def parse(text: bytes, has_kvaware: bool) -> Routes:
     """Read the file. Raises ConfigError that names the key in it."""
     try:
         raw = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of dates that are none, ValueError
         raise ConfigError("--routes", "a file", f"YAML ({' '.join(str(error).split())[:200]})") from error
     top = _mapping("routes", {} if raw is None else raw, {"strategy", "strategyByHeader", "models"})
     by_header = top.get("strategyByHeader", False)
@@ -94,7 +94,7 @@ def parse(text: bytes, has_kvaware: bool) -> Routes:
     return Routes(
         _strategy("strategy", top.get("strategy"), has_kvaware),
         by_header,
-        {str(name).encode(): _route(f"models.{name}", route, has_kvaware) for name, route in models.items()},
+        {_name(name): _route(f"models.{name}", route, has_kvaware) for name, route in models.items()},
     )
 
 
@@ -136,13 +136,18 @@ def _route(where: str, raw: Any, has_kvaware: bool) -> Route:
             raise ConfigError(f"{where}.shadow.model", shadow.get("model"), "the name of a model")
         if not _is_weight(percent) or percent > 100:
             raise ConfigError(f"{where}.shadow.percent", percent, "0 to 100")
-        model = shadow["model"].encode()
+        model = _name(shadow["model"])
     return Route(
         _strategy(f"{where}.strategy", route.get("strategy"), has_kvaware),
-        tuple((str(name).encode(), weight / total) for name, weight in split.items() if weight),
+        tuple((_name(name), weight / total) for name, weight in split.items() if weight),
         model,
         percent / 100,
     )
+
+
+def _name(raw: Any) -> bytes:
+    """A model's, as it stands in requests; what UTF-8 can't spell is nobody's name."""
+    return str(raw).encode("utf-8", "replace")
 
 
 def _is_weight(number: Any) -> bool:

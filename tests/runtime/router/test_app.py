@@ -13,7 +13,7 @@ from fakes_requests import AMBIGUOUS
 from fakes_router import routed
 
 from hypertier.errors import ConfigError
-from hypertier.router.app import Router
+from hypertier.router.app import Router, serve
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"
@@ -268,6 +268,21 @@ def test_drain_answers_who_connected_before_it() -> None:
     assert in_time
     assert statuses == [200]
     assert raw == b"HTTP/1.1 200"
+
+
+def test_router_of_which_a_part_failed_ends_and_says_why() -> None:
+    """It drains first: who is served is not to blame."""
+
+    async def failing() -> None:
+        raise RuntimeError("no more news of keys")
+
+    async def act() -> None:
+        engine = await FakeEngine().start()
+        settings = RouterSettings(listen="127.0.0.1:0", replicas=(engine.url,))
+        await serve(settings, started=lambda router: router.keep(failing()))
+
+    with pytest.raises(RuntimeError, match="no more news"):
+        run_loop(act())
 
 
 def test_drain_ends_in_time_whatever_a_stream_does() -> None:

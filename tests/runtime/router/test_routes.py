@@ -39,6 +39,7 @@ def body_for(model: str, prompt: str = "Hi") -> bytes:
         ("models: {a: {shadow: {model: b, percent: 101}}}", "models.a.shadow.percent"),
         ("models: {a: {weight: 1}}", "models.a.weight"),
         ("{", "--routes"),
+        ("strategy: 2001-99-99", "--routes"),
         ("- a", "routes"),
     ],
 )
