@@ -114,10 +114,16 @@ class RetryBudget:
         """A request came."""
         self._requests += 1
 
-    def take(self) -> bool:
-        """One retry; False where the budget is spent."""
+    def has(self) -> bool:
+        """One more would be within it; where not, that counts as refused."""
         if self._retries + 1 > self._ratio * self._requests + self.RESERVE:
             self.num_refused += 1
+            return False
+        return True
+
+    def take(self) -> bool:
+        """One retry; False where the budget is spent."""
+        if not self.has():
             return False
         self._retries += 1
         return True

@@ -212,10 +212,11 @@ class Exchange:
 
     def may_retry(self) -> bool:
         """A failure now could be tried on another replica."""
-        replica = cast(Replica, self._replica)
-        return self._attempts_left > 0 and bool(
-            self._proxy.picker.candidates(self.inference, {*self._tried, replica})
-        )
+        proxy, replica = self._proxy, cast(Replica, self._replica)
+        if self._attempts_left <= 0:
+            return False
+        others = proxy.picker.candidates(self.inference, {*self._tried, replica})
+        return bool(others) and proxy.retry_budget.has()
 
     # What follows is called by the upstream connection.
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from fakes_engine import (
     SSE_HEAD,
+    Answer,
     FakeEngine,
     RawClient,
     Received,
@@ -541,3 +542,23 @@ def test_times_are_learned_from_streamed_answers_alone(
         return heard.count("first"), heard.count("finished")
 
     assert run_loop(act()) == (expected, 1)
+
+
+def test_where_the_retry_budget_is_spent_the_engines_own_answer_comes() -> None:
+    """With its Retry-After: in an overload that is what clients have to know."""
+    overloaded = b"HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 2\r\n\r\n{}"
+
+    async def act() -> Answer:
+        async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
+            writer.write(overloaded)
+
+        async with routed(FakeEngine(answer), FakeEngine(answer), retry_budget=0.0) as router:
+            while router.front._proxy.retry_budget.take():
+                pass
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}"))
+            return await client.answer()
+
+    answer = run_loop(act())
+
+    assert (answer.status, answer.header(b"retry-after"), answer.body) == (503, b"7", b"{}")
