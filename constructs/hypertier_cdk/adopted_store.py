@@ -11,6 +11,7 @@ from constructs import Construct
 
 from hypertier.tier.address import parse_l2_url
 from hypertier_cdk.arguments import checked
+from hypertier_cdk.roles import let_read_secret
 
 
 class AdoptedCacheStore(Construct):
@@ -47,20 +48,5 @@ class AdoptedCacheStore(Construct):
         """Nothing to do: the store's owner lets nodes in."""
 
     def grant_read_secret(self, role: iam.IGrantable) -> iam.Grant:
-        """Let pods with this role read the user's name and password, by the role's own policy alone."""
-        read = iam.Grant.add_to_principal(
-            grantee=role,
-            actions=["secretsmanager:GetSecretValue"],
-            resource_arns=[self.secret.secret_arn],
-        )
-        if self.key is None:
-            return read
-        service = f"secretsmanager.{self.secret.env.region}.amazonaws.com"
-        return read.combine(
-            iam.Grant.add_to_principal(
-                grantee=role,
-                actions=["kms:Decrypt"],
-                resource_arns=[self.key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": service}},
-            )
-        )
+        """Let pods with this role read the user's name and password."""
+        return let_read_secret(role, self.secret, self.key)

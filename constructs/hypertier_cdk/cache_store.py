@@ -19,6 +19,7 @@ from hypertier.errors import ConfigError
 from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.nag import accept
+from hypertier_cdk.roles import let_read_secret
 
 PORT = 6379
 # https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ParameterGroups.Engine.html (read 2026-12-01)
@@ -218,19 +219,5 @@ class CacheStore(Construct):
         return alarms
 
     def grant_read_secret(self, role: iam.IGrantable) -> iam.Grant:
-        """Let pods with this role read the user's name and password.
-
-        By the role's own policy alone, not by the key's as well: the role may stand in a later stack.
-        """
-        service = f"secretsmanager.{cdk.Stack.of(self).region}.amazonaws.com"
-        decrypt = iam.Grant.add_to_principal(
-            grantee=role,
-            actions=["kms:Decrypt"],
-            resource_arns=[self.key.key_arn],
-            conditions={"StringEquals": {"kms:ViaService": service}},
-        )
-        return iam.Grant.add_to_principal(
-            grantee=role,
-            actions=["secretsmanager:GetSecretValue"],
-            resource_arns=[self.secret.secret_arn],
-        ).combine(decrypt)
+        """Let pods with this role read the user's name and password."""
+        return let_read_secret(role, self.secret, self.key)

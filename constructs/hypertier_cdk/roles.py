@@ -9,6 +9,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from hypertier.spec.lifecycle import S3_SCHEME, LifecycleScript
@@ -128,6 +129,30 @@ def let_read_scripts(role: iam.Role, scripts: Sequence[LifecycleScript]) -> None
                 conditions={"StringLike": {"s3:prefix": [below, prefix.rstrip("/")]}} if prefix else None,
             )
         )
+
+
+def let_read_secret(
+    role: iam.IGrantable, secret: secretsmanager.ISecret, key: kms.IKey | None = None
+) -> iam.Grant:
+    """Let whoever has the role read a secret, and decrypt it through the secret's service alone.
+
+    By the role's own policy, not by the key's as well: the role may stand in a later stack.
+    """
+    decrypt: iam.Grant | None = None
+    if key is not None:
+        service = f"secretsmanager.{secret.env.region}.amazonaws.com"
+        decrypt = iam.Grant.add_to_principal(
+            grantee=role,
+            actions=["kms:Decrypt"],
+            resource_arns=[key.key_arn],
+            conditions={"StringEquals": {"kms:ViaService": service}},
+        )
+    read = iam.Grant.add_to_principal(
+        grantee=role,
+        actions=["secretsmanager:GetSecretValue"],
+        resource_arns=[secret.secret_arn],
+    )
+    return read if decrypt is None else read.combine(decrypt)
 
 
 def autoscaling_role(
