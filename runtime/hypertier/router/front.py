@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from asyncio import Event
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,8 @@ from hypertier.router.settings import MAX_SECONDS, RouterSettings
 from hypertier.router.shadow import ShadowClient, Shadows
 from hypertier.router.tracing import Tracing
 from hypertier.router.wire import BodyBudget, Request
+
+log = logging.getLogger("hypertier.router")
 
 MAX_TOLD = 100
 _LOCAL_METHODS = (b"GET", b"HEAD")
@@ -127,8 +130,18 @@ class Front:
     # Where an arrival goes on, see `admission.Gate`.
 
     def proceed(self, arrival: Arrival, grant: Grant | None) -> None:
-        """It was let through."""
-        self._send(cast(ClientConnection, arrival.client), arrival.request, arrival.request_id, grant)
+        """It was let through. A fault of ours on the way costs this request alone, and none of its grant."""
+        connection = cast(ClientConnection, arrival.client)
+        try:
+            self._send(connection, arrival.request, arrival.request_id, grant)
+        except Exception:
+            log.exception("a request could not be sent")
+            pending, connection.exchange = connection.exchange, None
+            if pending is not arrival and pending is not None:
+                pending.cancel()
+            elif pending is arrival and grant is not None and grant.released is not None:
+                grant.released()
+            self._refuse(connection, Refusal(500, "a fault of the router's own", "internal_error"))
 
     def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
         """It was not."""

@@ -28,6 +28,7 @@ from fakes_router import routed
 
 from hypertier.router.access import keys
 from hypertier.router.app import Router
+from hypertier.router.routes import Routes
 
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
 QUEUE = "access: {queue: {maxInFlightPerReplica: 1, size: 2, timeout: 5s}}\n"
@@ -569,3 +570,25 @@ def test_nothing_is_left_of_many_requests_that_ended_every_way(tmp_path: Path) -
 
     assert {200, 401, 429} <= statuses
     assert set(left) == {0}
+
+
+class Faulty(Routes):
+    """What no file can say."""
+
+    def strategy_of(self, model: bytes | None, header: bytes | None) -> str | None:
+        raise RuntimeError("a fault")
+
+
+def test_fault_on_the_way_leaves_no_place_taken(tmp_path: Path) -> None:
+    """One place: without it given back, the second request would wait for ever."""
+
+    async def act() -> tuple[list[int], int]:
+        async with routed(FakeEngine(), **AccessFolder(tmp_path, QUEUE).settings) as router:
+            router.front.use(Faulty(strategy="session"))
+            statuses = [(await ask(router, bearer(ACME))).status for _ in range(3)]
+            router.front.use(Routes())
+            statuses.append((await ask(router, bearer(ACME))).status)
+            assert router._door is not None
+            return statuses, sum(tenant.limits.in_flight for tenant in router._door.gate.tenants)
+
+    assert run_loop(act()) == ([500, 500, 500, 200], 0)
