@@ -25,6 +25,7 @@ from hypertier.tier.transfers import FinishedJob, Patience
 
 DRAIN_SECONDS = 60.0  # the process ends each job by its time limits; one that does not is ended itself
 LOOK_SECONDS = 0.2
+STEADY_SECONDS = 10.0  # one that lives so long has not died of what the one before it died of
 SILENCE_SECONDS = 60.0  # much longer than a process is silent that does not hang, and its jobs with it
 
 
@@ -61,13 +62,13 @@ class ProcessMover:
         self._counters = counters
         self._on_change = on_change
         self._clock = clock
-        self._starts = Circuit(clock)  # closed while the process works
+        self._starts = Circuit(clock)  # closed once the process has worked for a while
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._is_rooted = False
         self._is_up = True
         self._retry_at = math.inf
-        self._heard_at = -math.inf
+        self._started_at = self._heard_at = -math.inf
         self._jobs: dict[int, _Job] = {}
         self._news = News()
         self._start()
@@ -156,7 +157,7 @@ class ProcessMover:
             self._lose(error)
             return
         self._pipe = Pipe(ours)
-        self._heard_at = self._clock()
+        self._started_at = self._heard_at = self._clock()
         self._is_rooted = False
         self._retry_at = math.inf
         self._send_on((self._plan, *self._range))
@@ -188,7 +189,8 @@ class ProcessMover:
             self._give_up(error)
 
     def _note(self, message: Report | Change) -> None:
-        if self._starts.succeeded():
+        is_steady = self._clock() - self._started_at >= STEADY_SECONDS
+        if is_steady and self._starts.succeeded():
             self._on_change("transfer", None)
         if isinstance(message, Change):
             error = None if message.error is None else TierUnavailableError(": ".join(message.error))

@@ -21,7 +21,7 @@ from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import News, ThreadMover
 from hypertier.tier.mover_plan import MoverPlan
-from hypertier.tier.mover_process import DRAIN_SECONDS, SILENCE_SECONDS, ProcessMover
+from hypertier.tier.mover_process import DRAIN_SECONDS, SILENCE_SECONDS, STEADY_SECONDS, ProcessMover
 from hypertier.tier.settings import TierSettings
 from hypertier.tier.transfers import FinishedJob
 
@@ -176,11 +176,27 @@ def test_when_the_process_dies_what_it_was_at_fails_and_another_takes_its_place(
     assert meanwhile is False
     assert [job.failed for job in refused] == [(A,)]
     assert eventually(lambda: world.cache.flush() or world.cache.is_up, SECONDS)
+    world.clock.advance(STEADY_SECONDS)
     world.cache.load(4, [A], [1])
     assert world.finished()[0].moved == (A,)
     assert world.mover.pid not in (None, first)
     assert world.counters.total("mover_losses") == 1
     assert world.changes == [("transfer", False), ("transfer", True)]
+
+
+def test_a_process_that_dies_again_and_again_is_started_ever_more_rarely(world: World) -> None:
+    for _ in range(3):
+        world.clock.advance(5)
+        world.settle("r", A)
+        assert eventually(lambda: world.cache.flush() or world.cache.is_up, SECONDS)
+        world.kill()
+        assert eventually(world.is_lost)
+    world.clock.advance(1.9)  # half a second and a second were the pauses before
+    too_early = world.mover.may_try
+    world.clock.advance(1.2)  # pauses are spread by up to half
+
+    assert not too_early
+    assert world.mover.may_try
 
 
 def test_draining_ends_a_process_that_does_not_end_its_jobs(world: World) -> None:
