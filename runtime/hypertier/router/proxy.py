@@ -369,6 +369,7 @@ class Exchange:
         else:
             refusal = Refusal(503, "no healthy replica", "no_replica", retry_after_seconds=1)
         self._proxy.metrics.answered("", "5xx")
+        self._note("5xx")
         self._ended()
         self.client.refuse(refusal)
 

@@ -46,6 +46,22 @@ async def asked(client: RawClient, data: bytes) -> Any:
     return json.loads((await client.answer()).body)
 
 
+def test_request_that_nobody_answered_is_kept_with_all_that_were_tried() -> None:
+    async def hang_up(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async def act() -> Any:
+        async with routed(FakeEngine(hang_up), FakeEngine(hang_up), metrics_port=0) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY, b"x-request-id: lost"))
+            assert (await client.answer()).status == 502
+            return await asked(await RawClient.connect(router.metrics_port), get(b"/decisions?id=lost"))
+
+    (decision,) = run_loop(act())["decisions"]
+
+    assert (decision["status"], decision["ttft_seconds"], len(decision["tried_before"])) == ("5xx", None, 2)
+
+
 def test_names_that_are_long_are_kept_in_part() -> None:
     """A client may write megabytes there, and 1,024 requests are kept."""
     name = "m" * 100_000
