@@ -24,16 +24,21 @@ async def routed(
     *engines: FakeEngine, admission: Admission | None = None, **settings: Any
 ) -> AsyncIterator[Router]:
     """Start the engines and a router before them; end all of it afterwards."""
-    for engine in engines:
-        await engine.start()
-    listed: dict[str, Any] = {"replicas": tuple(engine.url for engine in engines), "strategy": "roundrobin"}
-    listed["slow_start_seconds"] = 0.0
-    router = Router(RouterSettings(listen="127.0.0.1:0", **(listed | settings)), admission=admission)
-    await router.start()
     try:
-        yield router
+        for engine in engines:
+            await engine.start()
+        listed: dict[str, Any] = {
+            "replicas": tuple(engine.url for engine in engines),
+            "strategy": "roundrobin",
+            "slow_start_seconds": 0.0,
+        }
+        router = Router(RouterSettings(listen="127.0.0.1:0", **(listed | settings)), admission=admission)
+        await router.start()
+        try:
+            yield router
+        finally:
+            await router.stop()
     finally:
-        await router.stop()
         for engine in engines:
             await engine.kill()
 

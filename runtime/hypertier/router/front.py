@@ -68,7 +68,9 @@ class Front:
         self.prefillers: Prefillers | None = None
         self.tracing: Tracing | None = None
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
-        self.seed_of: Callable[[str], bytes] | None = getattr(admission, "seed_of", None)
+        self.salt_as: Callable[[Request, str], tuple[bytes, Refusal | None]] | None = getattr(
+            admission, "salt_as", None
+        )
         self._request_ids = request_ids()
         asks_session = settings.strategy == "session" and settings.session_claim is None
         self._session_key = settings.session_key.lower().encode() if asks_session else None
@@ -190,16 +192,24 @@ class Front:
     ) -> None:
         """Where a tenant's body would be sent now, and what is thought of each candidate; nothing is sent."""
         asked = Request(request.method, path, request.body, has_body=True)
-        seed = b"" if tenant is None or self.seed_of is None else self.seed_of(tenant)
+        seed, refusal = b"", None
+        if tenant is not None and self.salt_as is not None:
+            seed, refusal = self.salt_as(asked, tenant)
+        if self._models.aliases:
+            self._rename_model(asked, self._models.aliases)
         inference = self._read(asked, seed)
+        if self._routes is not None:
+            inference = self._route(self._routes, asked, inference, b"", seed)
+        if refusal is None and inference.model is not None:
+            refusal = self._models.refusal(inference.model)
         picker, now = self._proxy.picker, self._proxy.now()
-        candidates = picker.candidates(inference)
+        candidates = picker.candidates(inference) if refusal is None else ()
         choice = picker.strategy.choose(inference, candidates, now) if candidates else None
         told = {
             "model": None if inference.model is None else inference.model.decode("utf-8", "replace"),
             "prompt_bytes": inference.num_bytes,
             "replica": None if choice is None else choice.replica.url,
-            "reason": "no_replica" if choice is None else choice.reason,
+            "reason": refusal.code if refusal else "no_replica" if choice is None else choice.reason,
             "matched_bytes": None if choice is None else choice.matched_bytes,
             "predicted_ttft_seconds": None if choice is None else choice.predicted_seconds,
             "candidates": weigh(picker.strategy, inference, candidates, now),
@@ -234,7 +244,9 @@ class Front:
         if grant is not None and grant.session is not None:
             inference = inference._replace(session=grant.session)
         if self._routes is not None:
-            inference = self._route(self._routes, request, inference, request_id, grant)
+            seed = grant.seed if grant is not None else b""
+            self._shadow(self._routes, request, inference, request_id, seed)
+            inference = self._route(self._routes, request, inference, request_id, seed)
         if self._answer_of_models(connection, request, inference, grant):
             return
         if self.prefillers is not None and self.prefillers.want(request, inference):
@@ -290,32 +302,30 @@ class Front:
             exchange.end_by(deadline_of(request), waited_seconds)
         exchange.start()
 
-    def _route(
-        self,
-        routes: Routes,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
-        grant: Grant | None,
-    ) -> InferenceRequest:
-        """Which strategy chooses, and which model answers; a copy may go to another.
+    def _shadow(
+        self, routes: Routes, request: Request, inference: InferenceRequest, request_id: bytes, seed: bytes
+    ) -> None:
+        """A copy may go to another model."""
+        model = inference.model
+        route = routes.models.get(model) if model is not None else None
+        if model is None or route is None or route.shadow is None:
+            return
+        if route.is_shadowed(_route_key(inference, request_id)):
+            self._cast_shadow(request, {model: route.shadow}, request_id, seed)
 
-        A session, or prompts that begin alike, stay with one model: what is cached there is of use.
-        """
+    def _route(
+        self, routes: Routes, request: Request, inference: InferenceRequest, request_id: bytes, seed: bytes
+    ) -> InferenceRequest:
+        """Which strategy chooses, and which model answers."""
         header = request.field(STRATEGY_HEADER) if routes.by_header else None
         strategy = routes.strategy_of(inference.model, header)
-        route = routes.models.get(inference.model) if inference.model is not None else None
-        if route is not None:
-            key = inference.session or (
-                b"%x" % inference.block_hashes[0] if inference.block_hashes else request_id
-            )
-            asked, session = inference.model or b"", inference.session
-            seed = grant.seed if grant is not None else b""
-            if route.shadow is not None and route.is_shadowed(key):
-                self._cast_shadow(request, {asked: route.shadow}, request_id, seed)
-            variant = route.variant(key)
-            if variant is not None and variant != asked:
-                self._rename_model(request, {asked: variant})
+        model = inference.model
+        route = routes.models.get(model) if model is not None else None
+        if model is not None and route is not None:
+            variant = route.variant(_route_key(inference, request_id))
+            if variant is not None and variant != model:
+                session = inference.session
+                self._rename_model(request, {model: variant})
                 inference = self._read(request, seed)._replace(session=session)
         return inference._replace(strategy=strategy) if strategy is not None else inference
 
@@ -420,6 +430,13 @@ class Front:
     def _refuse(self, connection: ClientConnection, refusal: Refusal) -> None:
         self.refused(refusal)
         connection.refuse(refusal)
+
+
+def _route_key(inference: InferenceRequest, request_id: bytes) -> bytes:
+    """A session, or prompts that begin alike, stay with one model: what is cached there is of use."""
+    if inference.session:
+        return inference.session
+    return b"%x" % inference.block_hashes[0] if inference.block_hashes else request_id
 
 
 TIMEOUT_HEADER = b"x-request-timeout"

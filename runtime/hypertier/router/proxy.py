@@ -142,13 +142,13 @@ class Exchange:
     def start(self) -> None:
         """Pick and send. Everything that comes of it reaches the client."""
         proxy, inference = self._proxy, self.inference
+        if self._is_weighed:  # before the pick, which takes the prompt as sent and so as cached
+            among = proxy.picker.candidates(inference, self._tried)
+            self._candidates = weigh(proxy.picker.strategy, inference, among, proxy.now())
         pick = proxy.picker.pick(self, inference, proxy.now(), self._tried)
         if pick is None:
             self._give_up()
             return
-        if self._is_weighed:
-            among = proxy.picker.candidates(inference, self._tried)
-            self._candidates = weigh(proxy.picker.strategy, inference, among, proxy.now())
         replica = pick.replica
         matched_bytes = pick.matched_bytes
         self.pick = pick

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from fakes_access import ACME, AccessFolder, bearer
 from fakes_engine import FakeEngine, RawClient, Received, get, json_answer, post, run_loop
 from fakes_router import routed
 
@@ -130,6 +131,74 @@ def test_who_asks_and_may_is_told_of_every_candidate(
     if weighed:
         by_url = {candidate["replica"]: candidate for candidate in latest["candidates"]}
         assert by_url[latest["replica"]]["matched_bytes"] > 0
+
+
+def test_candidates_are_weighed_as_they_were_before_the_request_went_to_one() -> None:
+    async def act(router: Router, client: RawClient, admin: RawClient) -> Any:
+        client.send(post(CHAT, BODY, b"x-request-id: first", b"x-hypertier-explain: 1"))
+        await client.answer()
+        return (await asked(admin, get(b"/decisions?id=first")))["decisions"][0]
+
+    decision = served(act, explain_on_request=True)
+
+    assert decision["matched_bytes"] == 0
+    assert [candidate["matched_bytes"] for candidate in decision["candidates"]] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("asks_for", "routes", "aliases"),
+    [
+        ("m", "", ()),
+        ("other-name", "", ("other-name=m",)),
+        ("m", "strategy: session", ()),
+        ("routed", "models: {routed: {split: {m: 1}}}", ()),
+        ("renamed", "models: {m: {strategy: session}}", ("renamed=m",)),
+        ("unserved", "", ()),
+        ("routed", "models: {routed: {split: {unserved: 1}}}", ()),
+    ],
+)
+@pytest.mark.parametrize("tenant", [None, "acme"])
+def test_explanation_says_what_becomes_of_the_request(
+    tmp_path: Path, tenant: str | None, asks_for: str, routes: str, aliases: tuple[str, ...]
+) -> None:
+    """Whatever the router does to a body before it chooses is done to the one that is explained."""
+    settings: dict[str, Any] = AccessFolder(tmp_path).settings if tenant else {"metrics_port": 0}
+    if routes:
+        (tmp_path / "routes.yaml").write_text(routes)
+        settings["routes"] = str(tmp_path / "routes.yaml")
+    body = json.dumps({"model": asks_for, "messages": [{"role": "user", "content": SECRET * 20}]}).encode()
+    whose = b"" if tenant is None else b"?tenant=" + tenant.encode()
+    seen = ("model", "prompt_bytes", "replica", "reason", "matched_bytes")
+
+    async def act() -> tuple[Any, Any, int]:
+        engines = [FakeEngine(with_usage, models=("m",)) for _ in range(2)]
+        async with routed(*engines, strategy="prefixaware", model_alias=aliases, **settings) as router:
+            client, admin = await RawClient.connect(router.port), await RawClient.connect(router.metrics_port)
+            client.send(post(CHAT, body, bearer(ACME)))
+            await client.answer()
+            explained = await asked(admin, post(b"/explain" + whose, body))
+            client.send(post(CHAT, body, bearer(ACME), b"x-request-id: second"))
+            status = (await client.answer()).status
+            return explained, (await asked(admin, get(b"/decisions?id=second")))["decisions"], status
+
+    explained, decisions, status = run_loop(act())
+
+    if status == 404:
+        assert (explained["replica"], explained["reason"], decisions) == (None, "model_not_found", [])
+    else:
+        assert status == 200
+        assert {key: explained[key] for key in seen} == {key: decisions[0][key] for key in seen}
+        assert explained["matched_bytes"] > 0 or explained["reason"] in ("session", "load")
+
+
+def test_explanation_sends_no_shadow(tmp_path: Path) -> None:
+    (tmp_path / "routes.yaml").write_text("models: {m: {shadow: {model: m}}}")
+
+    async def act(router: Router, client: RawClient, admin: RawClient) -> int:
+        await asked(admin, post(b"/explain", BODY))
+        return router.replicas.in_flight
+
+    assert served(act, routes=str(tmp_path / "routes.yaml")) == 0
 
 
 def test_explanation_of_a_body_sends_nothing() -> None:

@@ -206,9 +206,10 @@ class AccessGate:
             return who.refusal
         return None
 
-    def seed_of(self, tenant: str) -> bytes:
-        """What prompts of that tenant are told apart by, see `admission.Grant`."""
-        return self.tenants.seed_of(tenant)
+    def salt_as(self, request: Request, tenant: str) -> tuple[bytes, Refusal | None]:
+        """Make the body what that tenant's would be: its `Grant.seed`, and why it would be refused."""
+        found = self.tenants.salted(tenant)
+        return found.seed, _prepare(request, read_headers(request), found)
 
     @property
     def capacity(self) -> float:

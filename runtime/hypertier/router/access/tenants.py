@@ -77,12 +77,16 @@ class Tenants:
         self._tenants[name] = tenant
         return tenant
 
-    def seed_of(self, name: str) -> bytes:
-        """The salt of the tenant of that name, whether it ever came or not; empty where none is written."""
-        return salt.derive(self._salt_key, name) if self._salt_key is not None else b""
+    def salted(self, name: str) -> Tenant:
+        """The tenant of that name as far as its salt goes, whether it ever came or not; nothing is kept."""
+        entry = self._entries.get(name, self._access.default)
+        tenant = Tenant(name, name, entry, Limits(entry, self._num_routers, 0.0))
+        self._season(tenant)
+        return tenant
 
     def _season(self, tenant: Tenant) -> None:
-        tenant.seed = self.seed_of(tenant.name)
+        """Without a salt key no salt is written."""
+        tenant.seed = salt.derive(self._salt_key, tenant.name) if self._salt_key is not None else b""
         tenant.written = salt.member(tenant.seed) + self._further if tenant.seed else None
 
     def _forget_idle(self, now: float) -> None:
