@@ -76,4 +76,4 @@ class RouteFile:
             ) from error
         if len(text) > MAX_BYTES:
             raise ConfigError("--routes", self._path, f"a file of at most {MAX_BYTES} bytes")
-        return parse(text, self._has_kvaware)
+        return parse(text, self._has_kvaware, self._path)

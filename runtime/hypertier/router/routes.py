@@ -78,12 +78,12 @@ def _draw(key: bytes, seed: int) -> float:
     return float(xxhash.xxh3_64_intdigest(key, seed) / 2**64)
 
 
-def parse(text: bytes, has_kvaware: bool) -> Routes:
-    """Read the file. Raises ConfigError that names the key in it."""
+def parse(text: bytes, has_kvaware: bool, file: str = "a file") -> Routes:
+    """Read the text of `file`. Raises ConfigError that names the key in it."""
     try:
         raw = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # of dates that are none, ValueError
-        raise ConfigError("--routes", "a file", f"YAML ({' '.join(str(error).split())[:200]})") from error
+        raise ConfigError("--routes", file, f"YAML ({' '.join(str(error).split())[:200]})") from error
     top = _mapping("routes", {} if raw is None else raw, {"strategy", "strategyByHeader", "models"})
     by_header = top.get("strategyByHeader", False)
     if not isinstance(by_header, bool):

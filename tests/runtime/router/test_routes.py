@@ -50,6 +50,13 @@ def test_file_that_makes_no_sense_names_its_key(text: str, named: str) -> None:
     assert caught.value.setting == named
 
 
+def test_file_that_is_no_yaml_is_named_by_its_path(tmp_path: Path) -> None:
+    path = routes_of(tmp_path, "{")
+
+    with pytest.raises(ConfigError, match=f"--routes is '{path}'; expected YAML"):
+        RouteFile(path, has_kvaware=False, use=print, report=print).start()
+
+
 def test_empty_file_changes_nothing() -> None:
     assert parse(b"", has_kvaware=False) == Routes()
 

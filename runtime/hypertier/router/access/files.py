@@ -51,7 +51,7 @@ class AccessFiles:
         ring = KeyRing()
         if self.api_keys is not None:
             text = _read("--api-keys", self.api_keys, keys.MAX_FILE_BYTES)
-            ring = keys.parse(text.decode("utf-8", "replace"), "--api-keys")
+            ring = keys.parse(text.decode("utf-8", "replace"), "--api-keys", self.api_keys)
         salt_key = _read_salt_key(self.salt_key) if self.salt_key is not None else None
         self._check(access, salt_key)
         return access, ring, None if access.shared_cache else salt_key

@@ -77,23 +77,24 @@ def line(key: str, tenant: str, until: str | None) -> str:
     return f"sha256:{digest} {tenant}" + (f" {until}" if until else "")
 
 
-def parse(text: str, setting: str) -> KeyRing:
+def parse(text: str, setting: str, file: str = "") -> KeyRing:
     """Read a file of keys. Raises ConfigError with the number of a line, never what stands there."""
     keys: dict[bytes, Key] = {}
     for number, written in enumerate(text.splitlines(), 1):
         stripped = written.partition("#")[0].strip()
         if not stripped:
             continue
+        where = f"{file} line {number}".lstrip()
         found = _LINE.fullmatch(stripped)
         if found is None or not TENANT.fullmatch(found[2]):
-            raise ConfigError(setting, f"line {number}", FORM)
+            raise ConfigError(setting, where, FORM)
         try:
             until = parse_until(setting, found[3]) if found[3] else float("inf")
         except ConfigError as error:
-            raise ConfigError(setting, f"line {number}", f"{FORM}, UNTIL being {error.expected}") from None
+            raise ConfigError(setting, where, f"{FORM}, UNTIL being {error.expected}") from None
         digest = bytes.fromhex(found[1])
         if digest in keys and keys[digest].tenant != found[2]:
-            raise ConfigError(setting, f"line {number}", "every key once; another tenant has this one")
+            raise ConfigError(setting, where, "every key once; another tenant has this one")
         keys[digest] = Key(digest, found[2], until)
     return KeyRing(tuple(keys.values()))
 

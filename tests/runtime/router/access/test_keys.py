@@ -66,11 +66,11 @@ def test_new_keys_have_256_bits_each_of_their_own() -> None:
         pytest.param("sha256:" + "a" * 64 + " a\nsha256:" + "a" * 64 + " b", id="two-tenants"),
     ],
 )
-def test_error_names_the_line_and_not_what_stands_there(text: str) -> None:
+def test_error_names_the_file_and_line_and_not_what_stands_there(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        keys.parse("\n" + text, "--api-keys")
+        keys.parse("\n" + text, "--api-keys", "/etc/keys")
 
-    assert "line " in str(caught.value)
+    assert "--api-keys is '/etc/keys line " in str(caught.value)
     assert "plain" not in str(caught.value)
     assert "aaaa" not in str(caught.value)
 
