@@ -124,7 +124,8 @@ class Jwt:
 
     def _check_jwks(self) -> None:
         parts = urlsplit(self.jwks)
-        if parts.scheme in ("http", "https") and not parts.hostname:
+        is_web = parts.scheme in ("http", "https")
+        if (is_web and not parts.hostname) or ("://" in self.jwks and not is_web):
             raise ConfigError("access.jwt.jwks", self.jwks, "an https URL or a path of a JWK Set")
         if parts.scheme == "http" and parts.hostname not in LOOPBACK:
             raise ConfigError(

@@ -8,7 +8,7 @@ import pytest
 
 from hypertier.errors import ManifestError
 from hypertier.spec.fix import mended
-from hypertier.spec.lint import lint_text, refuse_errors
+from hypertier.spec.lint import lint_files, lint_text, refuse_errors
 
 FOLDER = Path(__file__).parents[2] / "manifests" / "deployments"
 
@@ -74,3 +74,32 @@ def test_an_entry_of_a_list_that_is_no_object_is_named() -> None:
     found = lint_text("apiVersion: v1\nkind: List\nitems:\n- 3\n").findings
 
     assert [(f.line, f.path, f.rule) for f in found] == [(4, "items[0]", "not-a-manifest")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        pytest.param(
+            "serving: operator\naccess: {sharedCache: true}",
+            ["access"],
+            id="access-with-the-operator",
+        ),
+        pytest.param(
+            "serving: neither\naccess: {sharedCache: true}", ["serving"], id="serving-alone-is-wrong"
+        ),
+        pytest.param(
+            "access: {sharedCache: true, jwt: {jwks: ftp://a/b, issuer: i, audience: a}}",
+            ["access.jwt.jwks"],
+            id="jwks-of-another-scheme",
+        ),
+    ],
+)
+def test_section_access_is_named_as_it_stands_in_the_file(
+    tmp_path: Path, changes: str, said: list[str]
+) -> None:
+    file = tmp_path / "deployment.yaml"
+    file.write_text(f"apiVersion: hypertier.dev/v1\nkind: Deployment\nendpoints: [e.yaml]\n{changes}\n")
+
+    found = [f.path for f in lint_files([str(file)]).findings if f.rule == "setting"]
+
+    assert found == said

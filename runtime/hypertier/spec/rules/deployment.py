@@ -98,7 +98,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
             continue
         try:
             read: object = codec.decode(cls, data, "", [])
-            if isinstance(read, Access):
+            if isinstance(read, Access) and serving in SERVING_MODES:
                 check_deployed(read, serving)
             if isinstance(read, L2):
                 check_tenants_of(
@@ -242,7 +242,7 @@ def _below(cls: type, setting: str, data: Mapping[str, Any]) -> Sequence[str | i
     """The fields of `cls` that an error of it names: those of a group follow the group's name."""
     parts = setting.split(".")
     if cls is Access:
-        return _below_access(setting.removeprefix("access."), data)
+        return [] if setting == "access" else _below_access(setting.removeprefix("access."), data)
     return parts[2:] if cls is InstanceGroup and len(parts) > 2 else parts[-1:]
 
 
