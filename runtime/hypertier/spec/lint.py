@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from hypertier.errors import ManifestError
+from hypertier.errors import ConfigError, ManifestError
+from hypertier.spec import codec
 from hypertier.spec.deployment import API_VERSION as DEPLOYMENT_VERSION
+from hypertier.spec.deployment import InstanceGroup
 from hypertier.spec.endpoint import API_GROUP
 from hypertier.spec.paste import Repair, plain_line_ends, understand
 from hypertier.spec.rules import RULES, Edit
@@ -289,6 +291,23 @@ def _gather_endpoints(
                 endpoints.append(subject)
     deployment.endpoints = endpoints
     deployment.missing_endpoints = missing
+    deployment.missing_scripts = dict(_missing_scripts(deployment, key.parent))
+
+
+def _missing_scripts(deployment: Subject, folder: FilePath) -> Iterator[tuple[int, ConfigError]]:
+    """The groups whose lifecycle script is not there; of those that are wrong whatever lies there, none."""
+    for index, entry in deployment.manifest.mappings(("instanceGroups",)):
+        try:
+            group = codec.decode(InstanceGroup, dict(entry), "", [])
+        except ConfigError:
+            continue
+        try:
+            if group is not None:
+                group.found_from(folder)
+        except ConfigError as error:
+            yield index, error
+        except OSError:
+            continue  # no name of a file: rendering says so
 
 
 def _why_no_endpoint(read: _File) -> str | None:

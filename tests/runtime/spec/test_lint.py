@@ -103,3 +103,29 @@ def test_section_access_is_named_as_it_stands_in_the_file(
     found = [f.path for f in lint_files([str(file)]).findings if f.rule == "setting"]
 
     assert found == said
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("{source: scripts/on.sh}", []),
+        ("{source: scripts, file: on.sh}", []),
+        ("{source: nowhere}", ["instanceGroups[0].lifecycle.source"]),
+        ("{source: scripts}", ["instanceGroups[0].lifecycle.file"]),
+        ("{source: scripts, file: off.sh}", ["instanceGroups[0].lifecycle.file"]),
+    ],
+)
+def test_lifecycle_script_is_looked_for_before_anything_is_rendered(
+    tmp_path: Path, script: str, said: list[str]
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "on.sh").write_text("true")
+    file = tmp_path / "deployment.yaml"
+    group = f"{{name: gpu, instanceType: ml.p5.48xlarge, count: 1, lifecycle: {script}}}"
+    file.write_text(
+        f"apiVersion: hypertier.dev/v1\nkind: Deployment\nendpoints: [e.yaml]\ninstanceGroups: [{group}]\n"
+    )
+
+    found = [f.path for f in lint_files([str(file)]).findings if f.rule == "setting"]
+
+    assert found == said

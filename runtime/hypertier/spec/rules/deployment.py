@@ -108,6 +108,9 @@ def setting(subject: Subject) -> Iterator[Hit]:
             if cls is L2 and error.setting.startswith("cache.l2.tenants."):
                 continue  # found at the tenant itself
             yield hit((*where, *_below(cls, error.setting, data)), expected=error.expected)
+    for index, missing in subject.missing_scripts.items():
+        place = ("lifecycle", missing.setting.rpartition(".")[2])
+        yield hit((*GROUPS, index, *place), expected=missing.expected)
     region = subject.manifest.text("region")
     region = DEFAULT_REGION if region is None else region
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from hypertier.errors import ConfigError
 from hypertier.spec.deployment import DeploymentFile
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.jumpstart import JumpStartModel
@@ -69,7 +70,8 @@ class Subject:
     """A document under the rules, with the answers that many rules ask for.
 
     Of a deployment file, `endpoints` are the manifests that it names, and `missing_endpoints` says by their
-    index what is wrong with those that could not be had. `num_documents` are those of its file.
+    index what is wrong with those that could not be had; `missing_scripts` says it of groups' scripts.
+    `num_documents` are those of its file.
     """
 
     def __init__(self, kind: str, document: Document, around: Surroundings | None = None) -> None:
@@ -79,6 +81,7 @@ class Subject:
         self.around = around or Surroundings()
         self.endpoints: Sequence[Subject] = ()
         self.missing_endpoints: Mapping[int, str] = {}
+        self.missing_scripts: Mapping[int, ConfigError] = {}
         self.num_documents = 1
 
     @cached_property
