@@ -12,6 +12,17 @@ from hypertier.router.settings import Address
 _READ_BYTES = 64 * 1024
 
 
+async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to an engine, by its TLS where it has one. Raises OSError."""
+    tls = address.tls
+    return await asyncio.open_connection(
+        address.host,
+        address.port,
+        ssl=tls.context if tls is not None else None,
+        server_hostname=tls.name_of(address.host) if tls is not None else None,
+    )
+
+
 async def ask(
     address: Address, request: bytes, *, timeout_seconds: float, max_bytes: int
 ) -> tuple[int, bytes]:
@@ -19,15 +30,9 @@ async def ask(
     answer = _Answer()
     parser = httptools.HttpResponseParser(answer)
     writer: asyncio.StreamWriter | None = None
-    tls = address.tls
     try:
         async with asyncio.timeout(timeout_seconds):
-            reader, writer = await asyncio.open_connection(
-                address.host,
-                address.port,
-                ssl=tls.context if tls is not None else None,
-                server_hostname=tls.name_of(address.host) if tls is not None else None,
-            )
+            reader, writer = await connect(address)
             writer.write(request)
             while not answer.is_complete:
                 data = await reader.read(_READ_BYTES)

@@ -7,6 +7,7 @@ import errno
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
+from hypertier.router.engine_http import connect
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
 
@@ -37,13 +38,7 @@ async def check(address: Address, timeout_seconds: float) -> Health:
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            tls = address.tls
-            reader, writer = await asyncio.open_connection(
-                address.host,
-                address.port,
-                ssl=tls.context if tls is not None else None,
-                server_hostname=tls.name_of(address.host) if tls is not None else None,
-            )
+            reader, writer = await connect(address)
             try:
                 writer.write(
                     b"GET /health HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % str(address).encode()
