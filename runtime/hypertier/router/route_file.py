@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Callable
 
 from hypertier.errors import ConfigError
 from hypertier.router.routes import MAX_BYTES, Routes, parse
+from hypertier.router.stamps import stamp
 
 WATCH_SECONDS = 2.0
 
@@ -32,16 +32,16 @@ class RouteFile:
 
     def start(self) -> None:
         """Read it. Raises ConfigError for one that can't be used: a router does not start with less."""
-        self._stamp = self._look()
+        self._stamp = stamp(self._path)
         self._use(self._read())
         self.reads["good"] += 1
 
     def step(self) -> None:
         """Read it where it changed."""
-        stamp = self._look()
-        if stamp == self._stamp:
+        seen = stamp(self._path)
+        if seen == self._stamp:
             return
-        self._stamp = stamp
+        self._stamp = seen
         try:
             routes = self._read()
         except ConfigError as error:
@@ -56,13 +56,6 @@ class RouteFile:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self.step()
-
-    def _look(self) -> object:
-        try:
-            status = os.stat(self._path)
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size
 
     def _read(self) -> Routes:
         try:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import http.client
 import logging
-import os
 import ssl
 from collections import Counter
 
 from hypertier.errors import ConfigError
+from hypertier.router.stamps import Stamp, stamp
 
 log = logging.getLogger("hypertier.router")
 
@@ -37,10 +37,10 @@ class Certificate:
 
     def refresh(self) -> None:
         """Read the files again if they changed; what can't be used changes nothing and is counted."""
-        stamp = self._stamp()
-        if stamp == self._seen:
+        seen = self._stamp()
+        if seen == self._seen:
             return
-        self._seen = stamp
+        self._seen = seen
         try:
             # In a context of its own first: half a pair must not replace a whole one.
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self._cert, self._key, _no_password)
@@ -52,16 +52,8 @@ class Certificate:
             self.reloads["good"] += 1
             log.info("a new certificate was read from %s", self._cert)
 
-    def _stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
-        found: list[tuple[int, int, int] | None] = []
-        for path in (self._cert, self._key):
-            try:
-                stat = os.stat(path)  # behind the links that Kubernetes swaps
-            except OSError:
-                found.append(None)
-            else:
-                found.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
-        return tuple(found)
+    def _stamp(self) -> tuple[Stamp | None, ...]:
+        return stamp(self._cert), stamp(self._key)
 
 
 def _no_password() -> str:

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import binascii
 import logging
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from hypertier.router.access import keys
 from hypertier.router.access.gate import AccessGate
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.salt import SALT_KEY_BYTES
+from hypertier.router.stamps import stamp
 from hypertier.spec.access import Access, Jwt, load_access
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class AccessFiles:
 
     def stamps(self) -> tuple[object, ...]:
         """What changes when a file does."""
-        return tuple(_stamp(path) for path in (self.access, self.api_keys, self.salt_key) if path is not None)
+        return tuple(stamp(path) for path in (self.access, self.api_keys, self.salt_key) if path is not None)
 
 
 class AccessWatch:
@@ -141,7 +141,7 @@ class AccessWatch:
 
     async def _step_jwks(self, jwt: Jwt, now: float) -> None:
         """Fetch where it is time to; `now` is in seconds since the start."""
-        changed = not jwt.jwks_is_url and _stamp(jwt.jwks) != self._jwks_stamp
+        changed = not jwt.jwks_is_url and stamp(jwt.jwks) != self._jwks_stamp
         if now < self._jwks_due and not changed:
             return
         self._jwks_due = now + JWKS_SECONDS
@@ -161,7 +161,7 @@ class AccessWatch:
             text = jwks.read(jwt.jwks)
             return text, jwks.parse(text, jwt.algorithms)
 
-        self._jwks_stamp = None if jwt.jwks_is_url else _stamp(jwt.jwks)
+        self._jwks_stamp = None if jwt.jwks_is_url else stamp(jwt.jwks)
         text, found = await asyncio.to_thread(fetch)
         if text != self._jwks_text and self._gate.verifier is not None:
             self._jwks_text = text
@@ -170,14 +170,6 @@ class AccessWatch:
     def _want_jwks(self) -> None:
         """A token names a key that is not known: look sooner, but not more often than allowed."""
         self._jwks_due = min(self._jwks_due, self._jwks_soonest)
-
-
-def _stamp(path: str) -> object:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def _read(setting: str, path: str, max_bytes: int) -> bytes:
