@@ -68,9 +68,7 @@ def decode(cls: type[T], value: Any, path: str, problems: list[Problem]) -> T | 
     missing = [
         manifest_name(field)
         for field in dataclasses.fields(cls)  # type: ignore[arg-type]  # every T here is a dataclass
-        if field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-        and field.name not in arguments
+        if is_required(field) and field.name not in arguments
     ]
     for name in missing:
         where = f"{path}.{name}" if path else name
@@ -102,11 +100,11 @@ def decode_or_raise(cls: type[T], value: Any, path: str = "") -> T:
 
 
 def encode(value: Any) -> Any:
-    """The plain mapping that `value` was read from, keys in the order of the fields."""
+    """The plain mapping that `value` was read from: required keys first, then in the order of the fields."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         known = {
             manifest_name(field): encode(getattr(value, field.name))
-            for field in dataclasses.fields(value)
+            for field in sorted(dataclasses.fields(value), key=lambda field: not is_required(field))
             if field.name != "unknown"
             and not field.metadata.get("internal")
             and getattr(value, field.name) is not None
@@ -124,6 +122,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [plain(entry) for entry in value]
     return value
+
+
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether the field has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _decode_value(hint: Any, value: Any, path: str, problems: list[Problem]) -> Any:

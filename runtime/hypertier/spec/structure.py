@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from hypertier.spec.codec import fields_by_name, manifest_name, without_none
+from hypertier.spec.codec import fields_by_name, is_required, manifest_name, without_none
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path
 
@@ -188,8 +188,4 @@ def typed_fields(cls: type) -> dict[str, tuple[Any, Mapping[str, Any]]]:
 @cache
 def required_names(cls: type) -> tuple[str, ...]:
     """Manifest keys that have no default."""
-    return tuple(
-        manifest_name(field)
-        for field in dataclasses.fields(cls)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    )
+    return tuple(manifest_name(field) for field in dataclasses.fields(cls) if is_required(field))

@@ -74,6 +74,15 @@ def test_the_reference_is_written_as_it_was_read() -> None:
     assert InferenceEndpointConfig.from_manifest(manifest).to_manifest() == manifest
 
 
+def test_what_a_manifest_must_have_is_written_before_what_it_may_have() -> None:
+    manifest = yaml.safe_load(REFERENCE.read_text(encoding="utf-8"))
+
+    written = InferenceEndpointConfig.from_manifest(manifest).to_manifest()
+
+    assert list(written) == ["apiVersion", "kind", "metadata", "spec"]
+    assert list(written["spec"])[:3] == ["modelName", "modelSourceConfig", "worker"]
+
+
 def test_a_field_that_nobody_knows_survives() -> None:
     manifest = changed(endpoint(), {"spec.kvCacheSpec.futureField": {"deep": [1, 2]}})
 
