@@ -88,9 +88,13 @@ class EngineHost:
         kv_cache_bytes: int = 64 * MIB,
         key: str = "",
         events_port: int = 0,
+        among_connectors: bool = False,
         **tier: Any,
     ) -> Engine:
-        """Start an engine with L2 at `url`; "" for L1 alone, None for nothing but vLLM's own cache."""
+        """Start an engine with L2 at `url`; "" for L1 alone, None for nothing but vLLM's own cache.
+
+        `among_connectors` puts our tiers behind vLLM's MultiConnector, as where KV moves between engines.
+        """
         wish = {
             "model": str(self._model),
             "url": url,
@@ -99,6 +103,7 @@ class EngineHost:
             "tier": PATIENT | tier,
             "key": key,
             "events_port": events_port,
+            "among_connectors": among_connectors,
         }
         engine = Engine(self._path, wish)
         self._engines.append(engine)

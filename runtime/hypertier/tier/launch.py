@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.tier.address import parse_l2_url
@@ -35,6 +35,20 @@ SMALLEST = {
 }
 
 
+NIXL_BACKENDS = ("LIBFABRIC", "UCX")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """KV cache that moves from GPU to GPU: this engine computes it (`kv_producer`) or takes it over.
+
+    `backend` is NIXL's: LIBFABRIC, which speaks EFA, or UCX, vLLM's default. vLLM reads it from here alone.
+    """
+
+    role: Literal["kv_producer", "kv_consumer"]
+    backend: str = NIXL_BACKENDS[0]
+
+
 @dataclass(frozen=True)
 class CacheSettings:
     """What an endpoint asks of its cache. Without `l1_bytes` there is no L1, without `l2_url` no L2.
@@ -43,6 +57,7 @@ class CacheSettings:
     L1 and L2; None leaves it to vLLM, one. Raise `epoch` when weights change under an unchanged name.
     `gate` and the priors are the tier's: when to ask L2, and what to believe before it is measured. `tenants`
     are terms by a tenant's name, `*` for all others. With `l2_events` the engine's KV events tell of L2, too.
+    With `transfer` prompts are prefilled by other engines than those that decode.
     """
 
     l1_bytes: int | None = None
@@ -57,6 +72,7 @@ class CacheSettings:
     prior_prefill_tokens_per_second: int = 0
     tenants: Mapping[str, Terms] = field(default_factory=dict)
     l2_events: bool = False
+    transfer: Transfer | None = None
 
 
 def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
@@ -67,6 +83,34 @@ def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
     Raises:
         ConfigError: L2 without L1, a size or time below one, or a URL that cannot work.
     """
+    offloading = _offloading(settings)
+    if settings.transfer is None:
+        return offloading
+    nixl = _nixl(settings.transfer)
+    if not offloading:
+        return nixl
+    # of its connectors vLLM loads from the first that has anything: what was prefilled for this request
+    return {
+        "kv_connector": "MultiConnector",
+        "kv_role": "kv_both",
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": {"connectors": [nixl, offloading]},
+    }
+
+
+def _nixl(transfer: Transfer) -> dict[str, Any]:
+    """vLLM's own (https://docs.vllm.ai/en/stable/features/nixl_connector_usage/, read 2026-12-01)."""
+    if transfer.backend not in NIXL_BACKENDS:
+        raise ConfigError("transfer.backend", transfer.backend, " or ".join(NIXL_BACKENDS))
+    return {
+        "kv_connector": "NixlConnector",
+        "kv_role": transfer.role,
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": {"backends": [transfer.backend]},
+    }
+
+
+def _offloading(settings: CacheSettings) -> dict[str, Any]:
     if settings.l1_bytes is None and settings.l2_url is None:
         return {}
     if settings.l1_bytes is None:

@@ -22,6 +22,7 @@ from hypertier.tier.settings import TierSettings, read_settings
 REGION_PATTERN = "vllm_offload_*.mmap"
 OUR_TIERS = ("HypertierTier", "hypertier")
 CONNECTOR = "hypertier.tier.connector"
+OFFLOADING, NIXL, SEVERAL = "OffloadingConnector", "NixlConnector", "MultiConnector"
 VLLM_TIER_KEYS = ("type", "module_path", "locality", "backpressure")
 
 
@@ -51,8 +52,14 @@ def check_engine(arguments: Sequence[str], environ: Mapping[str, str], host: Hos
         raise ConfigError(
             "--nnodes", num_nodes, "1: L1 lies in one node's memory, and engines on several corrupt it"
         )
+    if connector_in(config, NIXL) and importlib.util.find_spec("nixl") is None:
+        raise ConfigError(
+            f"--kv-transfer-config {NIXL}", "no package nixl", "an image with NIXL, for pdSpec to move KV by"
+        )
     num_swept, swept_bytes = sweep_regions(host)
-    extra = config.get("kv_connector_extra_config", {})
+    moves = " and moves KV by NIXL" if connector_in(config, NIXL) else ""
+    offloading = connector_in(config, OFFLOADING)
+    extra = offloading.get("kv_connector_extra_config", {})
     l1_bytes = int(extra.get("cpu_bytes_to_use", 0))
     if l1_bytes:
         check_memory(l1_bytes, host)
@@ -67,7 +74,7 @@ def check_engine(arguments: Sequence[str], environ: Mapping[str, str], host: Hos
         for tier in extra.get("secondary_tiers", [])
         if tier.get("type") in OUR_TIERS
     ]
-    module = config.get("kv_connector_module_path")
+    module = offloading.get("kv_connector_module_path")
     if any(tier.tenants for tier in ours) and module != CONNECTOR:
         raise ConfigError(
             "kv_connector_module_path",
@@ -76,7 +83,7 @@ def check_engine(arguments: Sequence[str], environ: Mapping[str, str], host: Hos
             "for tenants",
         )
     parts = [
-        f"serves {model}",
+        f"serves {model}{moves}",
         f"L1 {l1_bytes / 2**30:.1f} GiB" if l1_bytes else "no L1",
         *(describe_tier(tier, environ) for tier in ours),
         *(() if ours else ("no L2",)),
@@ -112,6 +119,13 @@ def transfer_config(text: str | None) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ConfigError("--kv-transfer-config", text, "a JSON object")
     return config
+
+
+def connector_in(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """One connector's settings, where it stands alone or in a MultiConnector; empty where it does not."""
+    extra = config.get("kv_connector_extra_config", {})
+    among = extra.get("connectors", []) if config.get("kv_connector") == SEVERAL else [config]
+    return next((dict(each) for each in among if each.get("kv_connector") == name), {})
 
 
 def check_tier(tier: Mapping[str, Any], environ: Mapping[str, str]) -> TierSettings:

@@ -66,6 +66,10 @@ def build(wish: dict[str, Any]) -> LLM:
         config = kv_transfer_config(CacheSettings(wish["l1_bytes"], wish["url"] or None, blocks_per_chunk=2))
         for tier in config["kv_connector_extra_config"].get("secondary_tiers", []):
             tier |= wish["tier"]
+        if wish.get("among_connectors"):
+            kind = {"kv_connector": "MultiConnector", "kv_role": "kv_both"}
+            config = {**config, **kind, "kv_connector_extra_config": {"connectors": [config]}}
+            config.pop("kv_connector_module_path")
     return LLM(
         model=wish["model"],
         dtype="float32",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from hypertier.errors import ConfigError
 from hypertier.tier.launch import (
     CacheSettings,
+    Transfer,
     kv_events_config,
     kv_transfer_config,
     server_arguments,
@@ -49,6 +51,35 @@ def test_l1_and_l2_become_the_offloading_connector() -> None:
         },
     }
     assert URL not in json.dumps(config)
+
+
+def test_what_was_prefilled_elsewhere_is_looked_for_before_our_tiers() -> None:
+    whole = CacheSettings(l1_bytes=2**30, l2_url=URL)
+
+    config = kv_transfer_config(replace(whole, transfer=Transfer("kv_consumer")))
+
+    assert (config["kv_connector"], config["kv_role"]) == ("MultiConnector", "kv_both")
+    assert config["kv_load_failure_policy"] == "recompute"
+    first, second = config["kv_connector_extra_config"]["connectors"]
+    assert (first["kv_connector"], first["kv_role"]) == ("NixlConnector", "kv_consumer")
+    assert first["kv_connector_extra_config"] == {"backends": ["LIBFABRIC"]}
+    assert second == kv_transfer_config(whole)
+
+
+def test_without_tiers_nixl_stands_alone() -> None:
+    config = kv_transfer_config(CacheSettings(transfer=Transfer("kv_producer", "UCX")))
+
+    assert config == {
+        "kv_connector": "NixlConnector",
+        "kv_role": "kv_producer",
+        "kv_load_failure_policy": "recompute",
+        "kv_connector_extra_config": {"backends": ["UCX"]},
+    }
+
+
+def test_a_backend_that_nixl_does_not_have_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"transfer\.backend is 'EFA'; expected LIBFABRIC or UCX"):
+        kv_transfer_config(CacheSettings(transfer=Transfer("kv_producer", "EFA")))
 
 
 def test_l1_alone_has_no_secondary_tier() -> None:

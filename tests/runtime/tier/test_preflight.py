@@ -6,13 +6,14 @@ import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hypertier.errors import ConfigError
-from hypertier.tier.launch import CacheSettings, kv_transfer_config
+from hypertier.tier.launch import CacheSettings, Transfer, kv_transfer_config
 from hypertier.tier.preflight import Host, check_engine, memory_limit, option, sweep_regions
 from hypertier.tier.tenants import Terms
 
@@ -69,6 +70,29 @@ def test_terms_for_tenants_need_the_connector_that_knows_salts(host: Host) -> No
         ConfigError, match=r"kv_connector_module_path is None; expected hypertier\.tier\.connector"
     ):
         check_engine([*flags, json.dumps(config)], ENVIRON, host)
+
+
+def moving(settings: CacheSettings) -> list[str]:
+    return ["--model", "m", "--kv-transfer-config", json.dumps(kv_transfer_config(settings))]
+
+
+def test_beside_nixl_our_tiers_are_checked_as_without(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nixl.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    tiers = CacheSettings(2**29, "redis://cache:6379", transfer=Transfer("kv_consumer"))
+
+    plan = check_engine(moving(tiers), ENVIRON, host)
+
+    assert plan.startswith("serves m and moves KV by NIXL, L1 0.5 GiB, L2 cache:6379 (TLS, ")
+    with pytest.raises(ConfigError, match="cpu_bytes_to_use is 1099511627776"):
+        check_engine(moving(replace(tiers, l1_bytes=2**40)), ENVIRON, host)
+
+
+def test_an_image_without_nixl_is_refused_before_the_model_loads(host: Host) -> None:
+    with pytest.raises(ConfigError, match="is 'no package nixl'; expected an image with NIXL"):
+        check_engine(moving(CacheSettings(transfer=Transfer("kv_producer"))), ENVIRON, host)
 
 
 def test_an_engine_without_a_cache_is_fine(host: Host) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,13 +14,27 @@ from fakes_tier import RealValkey
 from fakes_tier_daemon import NodeDaemon
 from fakes_tier_engine import Engine, EngineHost, stored_by
 
+from hypertier.lab.engine_env import find_engine_python
 from hypertier.tier.entry import HEADER_BYTES, seal
+from hypertier.tier.launch import CacheSettings, Transfer, kv_transfer_config
 from hypertier.tier.names import parse_entry_name
 
 pytestmark = pytest.mark.engine
 
 CHUNK_TOKENS = 64
 DOCUMENT = "Keys and values of a prompt need computing once, then they can be looked up. " * 11
+CONNECTORS = """
+import json, sys
+from types import SimpleNamespace
+from vllm.config.kv_transfer import KVTransferConfig
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+from vllm.distributed.kv_transfer.kv_connector.v1.multi_connector import MultiConnector
+
+config = KVTransferConfig(**json.loads(sys.argv[1]))
+assert KVConnectorFactory.supports_hma_config(config)
+found = MultiConnector._get_connector_classes_and_configs(SimpleNamespace(kv_transfer_config=config))
+print(*(connector.__name__ for connector, _ in found))
+"""
 PROMPTS = tuple(f"{name}: {DOCUMENT}" for name in ("first", "second", "third"))  # a token is a byte
 
 
@@ -59,6 +76,33 @@ def test_another_process_loads_what_one_stored_and_says_the_same_as_without_a_ca
     )
     assert reader.metric("hypertier_l2_integrity_failures_total") == 0
     assert reader.metric("hypertier_l2_up") == 1
+
+
+def test_behind_a_multi_connector_our_tiers_find_what_another_engine_stored(
+    engine_host: EngineHost, plain_engine: Engine, writer: Engine, valkey: RealValkey
+) -> None:
+    computed = plain_engine.generate(PROMPTS[2])
+    stored_by(writer, valkey, PROMPTS[2], salt="moved")
+    decoder = engine_host.start(valkey.url, among_connectors=True)
+
+    loaded = decoder.generate(PROMPTS[2], salt="moved")
+
+    assert loaded == computed
+    assert decoder.cached == in_whole_chunks(PROMPTS[2])
+    assert decoder.metric("vllm:prompt_tokens_cached_by_source_total", source="disk") == sum(
+        in_whole_chunks(PROMPTS[2])
+    )
+
+
+def test_vllm_knows_every_connector_that_moves_kv_beside_our_tiers() -> None:
+    config = kv_transfer_config(CacheSettings(2**30, "redis://l2:6379", transfer=Transfer("kv_producer")))
+    python = find_engine_python(os.environ, Path())
+
+    said = subprocess.run(
+        [str(python), "-c", CONNECTORS, json.dumps(config)], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert said.splitlines()[-1].split() == ["NixlPullConnector", "OffloadingConnector"]
 
 
 def test_what_is_loaded_is_what_attention_reads(
