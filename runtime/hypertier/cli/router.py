@@ -105,8 +105,8 @@ MIB = 1024 * 1024
 )
 @click.option(
     "--trace-sample-ratio",
-    default=0.01,
-    show_default=True,
+    type=float,
+    show_default="0.01",
     help="Share of requests without a traceparent that are traced; others are as their client sampled them.",
 )
 @click.option(
@@ -123,8 +123,8 @@ MIB = 1024 * 1024
 )
 @click.option(
     "--prefill-threshold",
-    default=4096,
-    show_default=True,
+    type=int,
+    show_default="4096",
     help="Prompts of more tokens, by their length, are prefilled there; routingThreshold of pdSpec.",
 )
 @click.option(
@@ -236,10 +236,10 @@ def command(
     api_keys: str | None,
     salt_key: str | None,
     otlp_endpoint: str | None,
-    trace_sample_ratio: float,
+    trace_sample_ratio: float | None,
     prefill_replicas: tuple[str, ...],
     prefill_discover: str | None,
-    prefill_threshold: int,
+    prefill_threshold: int | None,
     model_alias: tuple[str, ...],
     routes: str | None,
     tls_cert: str | None,

@@ -153,7 +153,7 @@ class Router:
             settings, proxy, self.replicas, self.metrics, admission=admission, models=self._models
         )
         if settings.otlp_endpoint is not None:
-            self.front.tracing = Tracing(settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio)
+            self.front.tracing = Tracing(settings.otlp_endpoint, sample_ratio=settings.sample_ratio)
         self._prefill_health: HealthChecks | None = None
         if settings.splits_prefill:
             self.front.prefillers = self._prefillers(sizes)
@@ -320,7 +320,7 @@ class Router:
         return Prefillers(
             replicas,
             Picker(strategy, replicas),
-            threshold_tokens=settings.prefill_threshold,
+            threshold_tokens=settings.threshold_tokens,
             bytes_per_token=lambda: sizes.bytes_per_token,
             timeout_seconds=settings.response_timeout_seconds,
             suspect=health.suspect,
@@ -343,6 +343,7 @@ class Router:
         """From the first that say anything on, all strategies hear of all requests."""
         if self._switching is not None and routes != Routes():
             self._switching.wake()
+        self._models.split = routes.split_names
         self.front.use(routes)
 
     async def _follow(self, setting: str, source: Address | Service, listed: Listed, whose: str) -> None:

@@ -24,12 +24,14 @@ _FORM_BYTES = 64 * 1024
 class Models:
     """What every replica said that it serves, and `aliases`: other names, by which the router knows models.
 
+    `split` are names behind each of which there are several models, as the routes say.
     A replica that said nothing is taken to serve whatever no other is known to.
     """
 
     def __init__(self, replicas: ReplicaSet, aliases: Mapping[str, str] | None = None) -> None:
         self.aliases = {name.encode(): model.encode() for name, model in (aliases or {}).items()}
         self.is_mixed = False
+        self.split: Mapping[bytes, Sequence[bytes]] = {}
         self._replicas = replicas
         self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
         replicas.watch(self._changed)
@@ -58,20 +60,22 @@ class Models:
         return Refusal(404, f"The model `{name}` does not exist", "model_not_found", param="model")
 
     def answer(self) -> bytes:
-        """`/v1/models` of all replicas together, aliases among them; each name once."""
+        """`/v1/models` of all replicas together, aliases and split names among them; each name once."""
         merged: dict[bytes, Mapping[str, Any]] = {}
         for listed in self._listed.values():
             for name, entry in listed.items():
                 merged.setdefault(name, entry)
-        for alias, model in self.aliases.items():
+        others = [(alias, model) for alias, model in self.aliases.items()]
+        others += [(name, model) for name, models in self.split.items() for model in models]
+        for name, model in others:
             if model in merged:
-                merged.setdefault(alias, {**merged[model], "id": alias.decode(), "root": model.decode()})
+                merged.setdefault(name, {**merged[model], "id": name.decode(), "root": model.decode()})
         return json.dumps({"object": "list", "data": list(merged.values())}).encode()
 
     @property
     def speaks_for_all(self) -> bool:
         """No single replica can say what there is."""
-        return bool(self._listed) and (self.is_mixed or bool(self.aliases))
+        return bool(self._listed) and (self.is_mixed or bool(self.aliases) or bool(self.split))
 
     @property
     def num_known(self) -> int:

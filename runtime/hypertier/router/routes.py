@@ -68,6 +68,11 @@ class Routes:
         return route.strategy if route is not None and route.strategy is not None else self.strategy
 
     @property
+    def split_names(self) -> Mapping[bytes, tuple[bytes, ...]]:
+        """What clients ask for by a name that no replica need know, and the models behind it."""
+        return {name: tuple(model for model, _ in route.split) for name, route in self.models.items()}
+
+    @property
     def strategies(self) -> set[str]:
         """Those that it names."""
         named = {self.strategy, *(route.strategy for route in self.models.values())}

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 BY_PROMPT = ("prefixaware", "kvaware")
 MIB = 1024 * 1024
+PREFILL_TOKENS = 4096
+SAMPLE_RATIO = 0.01
 # What is more is a slip of the hand: a router that never gives up, or one that no node has memory for.
 MAX_SECONDS = 86_400
 MAX_BYTES = 2**40
@@ -191,10 +193,10 @@ class RouterSettings:
     api_keys: str | None = None
     salt_key: str | None = None
     otlp_endpoint: str | None = None
-    trace_sample_ratio: float = 0.01
+    trace_sample_ratio: float | None = None
     prefill_replicas: tuple[str, ...] = ()
     prefill_discover: str | None = None
-    prefill_threshold: int = 4096
+    prefill_threshold: int | None = None
     model_alias: tuple[str, ...] = ()
     routes: str | None = None
     tls_cert: str | None = None
@@ -265,7 +267,11 @@ class RouterSettings:
                 self.otlp_endpoint,
                 "http://HOST:4318 of a collector that takes OTLP by HTTP",
             )
-        if not 0 <= self.trace_sample_ratio <= 1:
+        if self.trace_sample_ratio is not None and self.otlp_endpoint is None:
+            raise ConfigError(
+                "--trace-sample-ratio", self.trace_sample_ratio, "--otlp-endpoint beside it, where spans go"
+            )
+        if not 0 <= self.sample_ratio <= 1:
             raise ConfigError("--trace-sample-ratio", self.trace_sample_ratio, "0.0 to 1.0")
         names = [parse_alias(text)[0] for text in self.model_alias]
         if len(set(names)) != len(names):
@@ -282,8 +288,24 @@ class RouterSettings:
             )
         if len(set(addresses)) != len(addresses):
             raise ConfigError("--prefill-replica", list(self.prefill_replicas), "every engine once")
-        if self.prefill_threshold < 1:
+        if self.threshold_tokens < 1:
             raise ConfigError("--prefill-threshold", self.prefill_threshold, "1 or more tokens")
+        if self.prefill_threshold is not None and not self.splits_prefill:
+            raise ConfigError(
+                "--prefill-threshold",
+                self.prefill_threshold,
+                "--prefill-replica or --prefill-discover beside it: nothing else prefills",
+            )
+
+    @property
+    def threshold_tokens(self) -> int:
+        """Prompts of more tokens are prefilled by other replicas."""
+        return PREFILL_TOKENS if self.prefill_threshold is None else self.prefill_threshold
+
+    @property
+    def sample_ratio(self) -> float:
+        """Share of the requests without a trace that get one."""
+        return SAMPLE_RATIO if self.trace_sample_ratio is None else self.trace_sample_ratio
 
     @property
     def splits_prefill(self) -> bool:

@@ -32,6 +32,8 @@ TENANT_FORM = "1 to 128 printable characters of ASCII, none of them a space at e
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (read 2026-12-01)
 SECRET_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 MAX_LIMIT = 10**12
+# A path of RFC 3986 section 3.3: `/`, and the characters of its segments.
+_PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -197,8 +199,13 @@ class Access:
                 "access.secretName", self.secret_name, "a name in Kubernetes: lower case, digits, - and ."
             )
         for path in self.paths:
-            if not path.startswith("/"):
-                raise ConfigError("access.paths", path, "a path of engines, such as /tokenizer_info")
+            if not _PATH.fullmatch(path):
+                raise ConfigError(
+                    "access.paths",
+                    path,
+                    "a path of engines, such as /tokenizer_info: / and what RFC 3986 allows in a path, which "
+                    "no client could ask for otherwise",
+                )
         names = [tenant.name for tenant in self.tenants]
         for name in names:
             if names.count(name) > 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes_engine import FakeEngine, RawClient, Stream, eventually, post, run_loop
+from fakes_engine import FakeEngine, RawClient, Stream, eventually, get, post, run_loop
 from fakes_router import routed
 
 from hypertier.errors import ConfigError
@@ -204,6 +204,22 @@ def test_canary_gets_its_share_under_its_own_name(tmp_path: Path) -> None:
     assert 15 < len(canary) < 65
     assert set(stable) == {body_for("m")}
     assert set(canary) == {body_for("m2")}
+
+
+def test_name_that_stands_in_the_routes_alone_is_listed(tmp_path: Path) -> None:
+    async def act() -> tuple[Any, int]:
+        path = routes_of(tmp_path, "models: {m: {split: {m1: 1, m2: 0}}, n: {split: {unknown: 1}}}")
+        async with routed(FakeEngine(models=("m1",)), FakeEngine(models=("m1",)), routes=path) as router:
+            client = await RawClient.connect(router.port)
+            client.send(get(b"/v1/models"))
+            listed = json.loads((await client.answer()).body)
+            client.send(post(CHAT, body_for("m")))
+            return listed["data"], (await client.answer()).status
+
+    listed, status = run_loop(act())
+
+    assert [(entry["id"], entry["root"]) for entry in listed] == [("m1", "m1"), ("m", "m1")]
+    assert status == 200
 
 
 def test_shadow_gets_a_copy_and_the_client_nothing_of_it(tmp_path: Path) -> None:

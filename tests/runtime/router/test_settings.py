@@ -29,6 +29,7 @@ ENGINE = "http://10.0.0.5:8000"
         pytest.param({"metrics_port": 65536}, "--metrics-port", id="metrics-port"),
         pytest.param({"kv_events_port": 65535}, "--kv-events-port", id="no-port-for-replays"),
         pytest.param({"kv_events": ("a:1",)}, "--kv-events", id="events-without-use"),
+        pytest.param({"trace_sample_ratio": 0.01}, "--trace-sample-ratio", id="sampled-for-nobody"),
         pytest.param({"strategy": "kvaware", "kv_events": ("a",)}, "--kv-events", id="events-port"),
         pytest.param(
             {"strategy": "kvaware", "kv_events": ("a:1", "b:1")}, "--kv-events", id="events-of-none"
