@@ -7,6 +7,7 @@ import logging
 import signal
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -24,6 +25,7 @@ from hypertier.router.kv_streams import KvStreams
 from hypertier.router.listening import Listener
 from hypertier.router.metrics import (
     Discoveries,
+    FailureCounts,
     KvCounts,
     Metrics,
     ModelCounts,
@@ -98,7 +100,8 @@ class Router:
             self._switching = Switching(settings.strategy, {settings.strategy: self.strategy} | others)
             self.strategy = self._switching
         self.peer_counts = PeerCounts()
-        self.peers = Peers(self.peer_counts, time.monotonic)
+        self.background_failures: Counter[str] = Counter()
+        self.peers = Peers(self.peer_counts, time.monotonic, failures=self.background_failures)
         self._shared: Shared | None = None
         if settings.peer_address is not None:
             self.strategy = self._shared = Shared(
@@ -110,12 +113,14 @@ class Router:
         if self._shared is not None:
             self.metrics.registry.register(self.peer_counts)
         self.metrics.registry.register(TlsCounts(self.certificates))
+        self.metrics.registry.register(FailureCounts(self.background_failures))
         self._kv_streams = self._hear_engines(self._kvaware)
-        self._sizing = Sizing(self.replicas, sizes) if settings.remembers_prompts else None
-        if self._sizing is not None:
+        self._sizing: Sizing | None = None
+        if settings.remembers_prompts:
+            self._sizing = Sizing(self.replicas, sizes, failures=self.background_failures)
             self.metrics.registry.register(SizeCounts(self._sizing, self.replicas))
         self._models = Models(self.replicas, dict(map(parse_alias, settings.model_alias)))
-        self._model_reading = ModelReading(self.replicas, self._models)
+        self._model_reading = ModelReading(self.replicas, self._models, failures=self.background_failures)
         self.metrics.registry.register(ModelCounts(self._models, self._model_reading))
         self._listeners: list[Listener] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -125,6 +130,7 @@ class Router:
             self.replicas,
             interval_seconds=settings.health_interval_seconds,
             timeout_seconds=settings.health_timeout_seconds,
+            failures=self.background_failures,
         )
         outliers = Outliers(self.replicas, stall_seconds=settings.stall_timeout_seconds, now=time.monotonic)
         retry_budget = RetryBudget(settings.retry_budget)
@@ -287,6 +293,7 @@ class Router:
             apply=strategy.apply,
             hear=strategy.hear,
             forget=strategy.forget,
+            failures=self.background_failures,
         )
         self.metrics.registry.register(KvCounts(strategy, streams))
         return streams
@@ -309,6 +316,7 @@ class Router:
             replicas,
             interval_seconds=settings.health_interval_seconds,
             timeout_seconds=settings.health_timeout_seconds,
+            failures=self.background_failures,
         )
         strategy = build(
             "prefixaware",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
 from hypertier.router.engine_http import connect
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
+from hypertier.router.tasks import Tasks
 
 # A busy engine answers late without being dead; one that refuses or says 503 is taken at its word.
 MAX_TIMEOUTS = 3
@@ -71,12 +73,13 @@ class HealthChecks:
         interval_seconds: float,
         timeout_seconds: float,
         check: Callable[[Address, float], Awaitable[Health]] = check,
+        failures: Counter[str] | None = None,
     ) -> None:
         self._replicas = replicas
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
         self._check = check
-        self._tasks: dict[Replica, asyncio.Task[None]] = {}
+        self._tasks: Tasks[Replica] = Tasks("health checks", failures)
         self._wake: dict[Replica, asyncio.Event] = {}
         self._checked: dict[Replica, asyncio.Event] = {}
         replicas.watch(self._follow)
@@ -93,25 +96,22 @@ class HealthChecks:
 
     async def stop(self) -> None:
         """End all checks."""
-        tasks = list(self._tasks.values())
-        for replica in list(self._tasks):
-            self._forget(replica)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for checked in self._checked.values():
+            checked.set()
+        await self._tasks.stop()
 
     def _follow(self, replica: Replica, reason: str) -> None:
         if replica.state is State.NEW and replica not in self._tasks:
             self._wake[replica] = asyncio.Event()
             self._checked[replica] = asyncio.Event()
-            self._tasks[replica] = asyncio.get_running_loop().create_task(self._run(replica))
+            self._tasks.start(replica, lambda: self._run(replica))
         elif replica.state is State.LEAVING:
             self._forget(replica)
 
     def _forget(self, replica: Replica) -> None:
-        task = self._tasks.pop(replica, None)
+        self._tasks.end(replica)
         self._wake.pop(replica, None)
         checked = self._checked.pop(replica, None)
-        if task is not None:
-            task.cancel()
         if checked is not None:
             checked.set()
 
@@ -119,17 +119,19 @@ class HealthChecks:
         num_timeouts = 0
         wake, checked = self._wake[replica], self._checked[replica]
         while True:
-            health = await self._check(replica.address, self._timeout_seconds)
-            if health is not Health.UNKNOWN:
-                num_timeouts = num_timeouts + 1 if health is Health.TIMEOUT else 0
-            if health is Health.GOOD:
-                self._replicas.admit(replica)
-            elif health in (Health.BAD, Health.REFUSED) or (
-                health is Health.TIMEOUT and num_timeouts >= MAX_TIMEOUTS
-            ):
-                reason = f"health_{health.value}"
-                self._replicas.eject(replica, reason, is_silent=health is Health.TIMEOUT)
-            checked.set()
+            try:
+                health = await self._check(replica.address, self._timeout_seconds)
+                if health is not Health.UNKNOWN:
+                    num_timeouts = num_timeouts + 1 if health is Health.TIMEOUT else 0
+                if health is Health.GOOD:
+                    self._replicas.admit(replica)
+                elif health in (Health.BAD, Health.REFUSED) or (
+                    health is Health.TIMEOUT and num_timeouts >= MAX_TIMEOUTS
+                ):
+                    reason = f"health_{health.value}"
+                    self._replicas.eject(replica, reason, is_silent=health is Health.TIMEOUT)
+            finally:
+                checked.set()
             try:
                 await asyncio.wait_for(wake.wait(), self._interval_seconds)
             except TimeoutError:

@@ -20,6 +20,7 @@ from hypertier.errors import KvEventError
 from hypertier.router.kv_events import Event, decode
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
+from hypertier.router.tasks import Tasks
 
 log = logging.getLogger("hypertier.router")
 
@@ -76,6 +77,7 @@ class KvStreams:
         quiet_seconds: float = QUIET_SECONDS,
         replay_seconds: float = REPLAY_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
+        failures: Counter[str] | None = None,
     ) -> None:
         self.in_step: set[Replica] = set()
         self.num_batches = 0
@@ -88,15 +90,14 @@ class KvStreams:
         self._replay_seconds = replay_seconds
         self._retry_seconds = retry_seconds
         self._context: zmq.asyncio.Context | None = None
-        self._tasks: dict[Replica, asyncio.Task[None]] = {}
+        self._tasks: Tasks[Replica] = Tasks("hearing of KV events", failures)
         replicas.watch(self._changed)
 
     async def stop(self) -> None:
         """Hear nobody any more."""
-        tasks = list(self._tasks.values())
-        for replica in list(self._tasks):
-            self._leave(replica)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for replica in self._tasks.keys:
+            self._lose(replica)
+        await self._tasks.stop()
         if self._context is not None:
             self._context.destroy(linger=0)
             self._context = None
@@ -104,15 +105,12 @@ class KvStreams:
     def _changed(self, replica: Replica, reason: str) -> None:
         """A replica that is healthy is heard; one that was not may have restarted and lost all."""
         if replica.state is State.HEALTHY:
-            if replica not in self._tasks:
-                self._tasks[replica] = asyncio.get_running_loop().create_task(self._run(replica))
+            self._tasks.start(replica, lambda: self._run(replica))
         else:
             self._leave(replica)
 
     def _leave(self, replica: Replica) -> None:
-        task = self._tasks.pop(replica, None)
-        if task is not None:
-            task.cancel()
+        if self._tasks.end(replica):
             self._lose(replica)
 
     def _lose(self, replica: Replica) -> None:
@@ -128,6 +126,9 @@ class KvStreams:
                 log.warning("KV events of %s: %s (%s); starting over", replica.url, error, cause)
                 self.resyncs[cause] += 1
                 self._lose(replica)
+            except Exception:
+                self._lose(replica)
+                raise
             await asyncio.sleep(self._retry_seconds)
 
     async def _hear(self, replica: Replica) -> None:

@@ -234,6 +234,24 @@ class ProtectionCounts(Collector):
         )
 
 
+class FailureCounts(Collector):
+    """Faults of our own beside requests, after which the work began anew."""
+
+    def __init__(self, failures: Counter[str]) -> None:
+        self._failures = failures
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Every series; called by the registry."""
+        family = CounterMetricFamily(
+            "hypertier_router_background_failures",
+            "Faults of the router's own beside requests, by the work, which began anew.",
+            labels=["work"],
+        )
+        for work, number in self._failures.items():
+            family.add_metric([work], number)
+        yield family
+
+
 class TlsCounts(Collector):
     """Certificates read anew."""
 

@@ -13,6 +13,7 @@ from hypertier.router.engine_http import ask
 from hypertier.router.models import Models
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
+from hypertier.router.tasks import Tasks
 
 READ_SECONDS = 30.0
 """Adapters come and go while an engine runs."""
@@ -50,12 +51,13 @@ class ModelReading:
         *,
         read_seconds: float = READ_SECONDS,
         fetch: Callable[[Address], Awaitable[Entries]] = fetch,
+        failures: Counter[str] | None = None,
     ) -> None:
         self.readings: Counter[str] = Counter()
         self._models = models
         self._read_seconds = read_seconds
         self._fetch = fetch
-        self._tasks: dict[Replica, asyncio.Task[None]] = {}
+        self._tasks: Tasks[Replica] = Tasks("reading of models", failures)
         self._first: dict[Replica, asyncio.Event] = {}
         replicas.watch(self._changed)
 
@@ -65,35 +67,32 @@ class ModelReading:
 
     async def stop(self) -> None:
         """Ask no more."""
-        tasks = list(self._tasks.values())
-        for replica in list(self._tasks):
-            self._leave(replica)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for first in self._first.values():
+            first.set()
+        await self._tasks.stop()
 
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is not State.HEALTHY:
             self._leave(replica)
         elif replica not in self._tasks:
             self._first[replica] = asyncio.Event()
-            self._tasks[replica] = asyncio.get_running_loop().create_task(self._run(replica))
+            self._tasks.start(replica, lambda: self._run(replica))
 
     def _leave(self, replica: Replica) -> None:
-        task = self._tasks.pop(replica, None)
+        self._tasks.end(replica)
         first = self._first.pop(replica, None)
         if first is not None:
             first.set()
-        if task is not None:
-            task.cancel()
 
     async def _run(self, replica: Replica) -> None:
         first = self._first[replica]
         while True:
             try:
                 entries = await self._fetch(replica.address)
-            except ModelListError:
-                self.readings["failed"] += 1
-            else:
                 self.readings["good"] += 1
                 self._models.learn(replica, entries)
-            first.set()
+            except ModelListError:
+                self.readings["failed"] += 1
+            finally:
+                first.set()
             await asyncio.sleep(self._read_seconds)

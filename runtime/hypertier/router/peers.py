@@ -10,7 +10,9 @@ import asyncio
 import random
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Protocol, cast
 
 from hypertier.errors import ConfigError, PeerError
@@ -18,6 +20,7 @@ from hypertier.router import news
 from hypertier.router.metrics import PeerCounts
 from hypertier.router.news import GREETING_BYTES, Alive, News, Reader
 from hypertier.router.settings import Address
+from hypertier.router.tasks import Tasks
 
 MAX_PEERS = 64
 BATCH_SECONDS = 0.002
@@ -63,6 +66,7 @@ class Peers:
         alive_seconds: float = ALIVE_SECONDS,
         silent_seconds: float = SILENT_SECONDS,
         max_queued_bytes: int = MAX_QUEUED_BYTES,
+        failures: Counter[str] | None = None,
     ) -> None:
         self.router_id = secrets.token_bytes(news.ID_BYTES)
         self.counts = counts
@@ -73,11 +77,10 @@ class Peers:
         self._retry_seconds = retry_seconds
         self._alive_seconds = alive_seconds
         self._outgoing: set[Outgoing] = set()
-        self._keepers: dict[Address, asyncio.Task[None]] = {}
+        self._keepers: Tasks[Address | None] = Tasks("telling of routers", failures)
         self._waiting: list[bytes] = []
         self._flush_at: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
-        self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, listen: Address, sharing: Sharing) -> None:
         """Listen for other routers. Raises ConfigError for an address that can't be."""
@@ -89,7 +92,7 @@ class Peers:
             raise ConfigError(
                 "--peer-listen", str(listen), f"an address of this machine that is free ({error})"
             ) from error
-        self._sweeper = loop.create_task(self._sweep())
+        self._keepers.start(None, self._sweep)
 
     @property
     def port(self) -> int:
@@ -99,10 +102,10 @@ class Peers:
     def replace(self, addresses: Iterable[Address]) -> None:
         """Tell the routers there, `MAX_PEERS` at most, and no others; its own address does no harm."""
         wanted = set(sorted(addresses, key=str)[:MAX_PEERS])
-        for address in self._keepers.keys() - wanted:
-            self._keepers.pop(address).cancel()
-        for address in wanted - self._keepers.keys():
-            self._keepers[address] = asyncio.get_running_loop().create_task(self._keep(address))
+        for address in self._keepers.keys - wanted - {None}:
+            self._keepers.end(address)
+        for address in wanted:
+            self._keepers.start(address, partial(self._keep, address))
 
     def tell(self, message: bytes) -> None:
         """Tell every router that hears this one, with what else there is within `BATCH_SECONDS`."""
@@ -114,13 +117,7 @@ class Peers:
 
     async def stop(self) -> None:
         """End all connections; what others told is forgotten."""
-        tasks = list(self._keepers.values())
-        self._keepers.clear()
-        if self._sweeper is not None:
-            tasks.append(self._sweeper)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._keepers.stop()
         if self._server is not None:
             self._server.close()
         if self._flush_at is not None:

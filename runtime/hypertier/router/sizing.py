@@ -14,6 +14,7 @@ from hypertier.router import tls
 from hypertier.router.cache_sizes import CacheSizes, Reading, read
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
+from hypertier.router.tasks import Tasks
 
 READ_SECONDS = 180.0
 """From one reading of a replica to the next."""
@@ -54,34 +55,32 @@ class Sizing:
         read_seconds: float = READ_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
         fetch: Callable[[Address], Reading] = fetch,
+        failures: Counter[str] | None = None,
     ) -> None:
         self.sizes = sizes
         self.readings: Counter[str] = Counter()
         self._read_seconds = read_seconds
         self._retry_seconds = retry_seconds
         self._fetch = fetch
-        self._tasks: dict[Replica, asyncio.Task[None]] = {}
+        self._tasks: Tasks[Replica] = Tasks("reading of caches", failures)
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="sizing")
         replicas.watch(self._changed)
 
     async def stop(self) -> None:
         """Read no more."""
-        tasks = list(self._tasks.values())
-        for replica in list(self._tasks):
-            self._leave(replica)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for replica in self._tasks.keys:
+            self.sizes.forget(replica)
+        await self._tasks.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is not State.HEALTHY:
             self._leave(replica)
         elif replica not in self._tasks:
-            self._tasks[replica] = asyncio.get_running_loop().create_task(self._run(replica))
+            self._tasks.start(replica, lambda: self._run(replica))
 
     def _leave(self, replica: Replica) -> None:
-        task = self._tasks.pop(replica, None)
-        if task is not None:
-            task.cancel()
+        if self._tasks.end(replica):
             self.sizes.forget(replica)
 
     async def _run(self, replica: Replica) -> None:
