@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
-from hypertier.spec.deployment import L1, L2, CacheTiers, Deployment, Images, InstanceGroup, load_deployment
+from hypertier.spec.deployment import L1, L2, CacheTiers, Deployment, Images, load_deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.instance_group import InstanceGroup
 
 REFERENCE = Path(__file__).parent.parent / "examples" / "reference"
 MANIFEST = yaml.safe_load((REFERENCE / "llama-70b.yaml").read_text(encoding="utf-8"))

@@ -848,6 +848,30 @@ CASES = [
         kind=DEPLOYMENT,
     ),
     Case(
+        "group-type-unknown",
+        {"instanceGroups.1.instanceTypes": ["ml.g5.13xlarge"]},
+        "instanceGroups[1].instanceTypes[0]",
+        {"instanceGroups.1.instanceTypes": ["ml.g5.24xlarge"]},
+        kind=DEPLOYMENT,
+        name="fallback",
+    ),
+    Case(
+        "no-open-group",
+        {"instanceGroups.0.taints": [{"key": "team"}]},
+        "instanceGroups",
+        {"instanceGroups.0.taints": [{"key": "team", "effect": "PreferNoSchedule"}]},
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "fallback-not-named",
+        {"spec.instanceType": "ml.g5.12xlarge"},
+        "spec.instanceType",
+        {"spec.instanceType": REMOVED, "spec.instanceTypes": ["ml.g5.12xlarge", "ml.g5.24xlarge"]},
+        deployment=changed(
+            deployment(), {"serving": "operator", "instanceGroups.1.instanceTypes": ["ml.g5.24xlarge"]}
+        ),
+    ),
+    Case(
         "release-name",
         {"name": "7-models"},
         "name",
@@ -1098,6 +1122,16 @@ CASES = [
         {},
         "spec.kubernetes.tolerations",
         siblings=(changed(cluster(), {"InstanceGroups.0.KubernetesConfig": TAINTED}),),
+    ),
+    Case(
+        "taints-without-tolerations",
+        {},
+        "spec.kubernetes.tolerations",
+        {"spec.kubernetes": {"tolerations": [{"key": "team", "operator": "Exists"}]}},
+        deployment=changed(
+            deployment(), {"serving": "operator", "instanceGroups.1.taints": [{"key": "team"}]}
+        ),
+        name="of a deployment",
     ),
     Case(
         "cluster-without-tiered-storage",

@@ -23,10 +23,14 @@ _MODULES = {
     "InferenceOperator": "hypertier_cdk.operator_addon",
     "InstanceGroup": "hypertier_cdk.instance_group",
     "Keda": "hypertier_cdk.controllers",
+    "LifecycleScript": "hypertier.spec.lifecycle",
     "LoadBalancerController": "hypertier_cdk.controllers",
     "Network": "hypertier_cdk.network",
     "Observability": "hypertier_cdk.observability",
+    "PatchSchedule": "hypertier.spec.instance_group",
+    "Taint": "hypertier.spec.instance_group",
     "TieredStorage": "hypertier_cdk.tiered_storage",
+    "Volume": "hypertier.spec.instance_group",
 }
 
 

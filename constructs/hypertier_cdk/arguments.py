@@ -16,11 +16,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import IMAGE, IMAGE_FORM
+from hypertier.spec.keywords import check_names
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MAY_BE_EMPTY = "may_be_empty"  # of a field's metadata
 _WORDS: Mapping[Any, str] = {
     str: "a text that is not empty",
     int: "a whole number",
@@ -33,18 +33,28 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Hold the arguments of a constructor to its annotations.
 
     Raises:
-        ConfigError: an argument of another type, or an empty text; names it.
+        ConfigError: an argument that there is none of, a missing one, one of another type, or an empty text;
+            names it.
     """
     signature = inspect.signature(function)
+    owner = function.__qualname__.removesuffix(".__init__")
+    known = tuple(name for name in signature.parameters if name not in ("self", "cls"))
+    required = tuple(name for name in known if signature.parameters[name].default is inspect.Parameter.empty)
 
     @functools.wraps(function)
     def held(*args: P.args, **kwargs: P.kwargs) -> R:
         hints = _hints(function)
-        known = {name: value for name, value in kwargs.items() if name in signature.parameters}
-        given = signature.bind_partial(*args, **known)
-        for name, value in given.arguments.items():
-            if name in hints and name not in ("self", "cls"):
+        taken = [name for name, of in signature.parameters.items() if of.kind is not of.KEYWORD_ONLY]
+        if len(args) > len(taken):
+            raise ConfigError(owner, list(args[len(taken) :]), f"arguments by name after {taken[-1]}")
+        given = dict(zip(taken, args, strict=False)) | kwargs
+        if "self" in taken or "cls" in taken:
+            given = {name: value for name, value in given.items() if name not in ("self", "cls")}
+        check_names(owner, given, known, ())
+        for name, value in given.items():
+            if name in hints:
                 _check(name, value, hints[name])
+        check_names(owner, given, known, required)
         return function(*args, **kwargs)
 
     return held
@@ -59,9 +69,14 @@ def check_fields(values: Any, prefix: str) -> None:
     hints = _hints(typing.cast("Callable[..., Any]", type(values)))
     for field in dataclasses.fields(values):
         value = getattr(values, field.name)
-        if value == "" and field.metadata.get(MAY_BE_EMPTY):
-            continue
-        _check(f"{prefix}.{field.name}", value, hints[field.name])
+        named = f"{prefix}.{field.name}"
+        _check(named, value, hints[field.name])
+        if dataclasses.is_dataclass(value):
+            check_fields(value, named)
+        elif isinstance(value, tuple):
+            for number, entry in enumerate(value):
+                if dataclasses.is_dataclass(entry):
+                    check_fields(entry, f"{named}.{number}")
 
 
 @functools.cache

@@ -13,7 +13,8 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
-from hypertier.spec import deployment
+from hypertier.spec import instance_group as spec
+from hypertier.spec.instance_group import check_open, check_together, settled
 from hypertier_cdk.addons import ClusterAddons
 from hypertier_cdk.arguments import check_image, checked
 from hypertier_cdk.cluster_base import ClusterBase
@@ -27,7 +28,6 @@ from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role, l
 from hypertier_cdk.security_groups import NodeSecurityGroup
 from hypertier_cdk.tiered_storage import TieredStorage
 
-MAX_GROUPS = 100
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 
@@ -53,7 +53,7 @@ class HyperPodCluster(ClusterBase):
         *,
         network: Network,
         kubernetes_version: str,
-        instance_groups: Sequence[InstanceGroup | deployment.InstanceGroup],
+        instance_groups: Sequence[spec.InstanceGroup],
         tiered_storage: TieredStorage | None = None,
         autoscaling: bool = False,
         api_cidrs: Sequence[str] | None = None,
@@ -88,7 +88,9 @@ class HyperPodCluster(ClusterBase):
                 f"a copy of {NVIDIA_PLUGIN_IMAGE} in Amazon ECR",
             )
         network.refuse_unreachable_images(agents)
-        groups = checked_groups(asked, tiered_storage)
+        check_together(asked, "instance_groups")
+        groups = settled(asked, tiered_storage=tiered_storage is not None)
+        check_open(groups, "instance_groups")
         local_scripts = located({group.name: group.lifecycle for group in groups if group.lifecycle})
         network.check_room(addresses_by_zone(groups))
 
@@ -116,11 +118,13 @@ class HyperPodCluster(ClusterBase):
         self.addons = ClusterAddons(self, "Addons", cluster=self.eks_cluster, versions=addon_versions)
         self._volumes_key = (
             kms.Key(self, "VolumesKey", description="volumes of HyperPod nodes", enable_key_rotation=True)
-            if any(group.volume_gib for group in groups)
+            if any(group.needs_volume_key for group in groups)
             else None
         )
         self.cluster_role = (
-            autoscaling_role(self, "ClusterRole", name, self._volumes_key) if autoscaling else None
+            autoscaling_role(self, "ClusterRole", name, self._volume_key_arns(groups))
+            if autoscaling
+            else None
         )
         self.resource = sagemaker.CfnCluster(
             self,
@@ -176,36 +180,18 @@ class HyperPodCluster(ClusterBase):
         )
         self.addons.after_nodes(self.nodes_ready)
 
+    def _volume_key_arns(self, groups: Sequence[InstanceGroup]) -> list[str]:
+        """Every key that the nodes' volumes are encrypted with, each once."""
+        own = [self._volumes_key.key_arn] if self._volumes_key else []
+        return list(dict.fromkeys([*own, *(key for group in groups for key in group.volume_key_arns)]))
+
     def _group(self, group: InstanceGroup) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
         return group.to_property(
             execution_role=self.execution_role,
             subnet=self.network.subnet_in(group.availability_zone_id) if group.availability_zone_id else None,
             security_groups=[self.node_security_group],
-            volume_key=self._volumes_key if group.volume_gib else None,
+            volume_key=self._volumes_key,
         )
-
-
-def checked_groups(
-    groups: Sequence[InstanceGroup], tiered_storage: TieredStorage | None
-) -> tuple[InstanceGroup, ...]:
-    """The groups as the cluster gets them.
-
-    GPU groups get no default taints where tiered storage runs, since whether its daemon tolerates them is not
-    documented, and where all nodes have GPUs, since everything else must run there too.
-
-    Raises:
-        ConfigError: no group, too many, or two of the same name.
-    """
-    if not 1 <= len(groups) <= MAX_GROUPS:
-        raise ConfigError("instance_groups", f"{len(groups)} groups", f"1 to {MAX_GROUPS} groups")
-    names = [group.name for group in groups]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError("instance_groups", names, f"each name once; {name!r} stands there twice")
-    somewhere_else = any(group.count and not group.has_gpus for group in groups)
-    if tiered_storage is None and somewhere_else:
-        return tuple(groups)
-    return tuple(replace(group, taints=()) if group.taints is None else group for group in groups)
 
 
 def first_nodes(groups: Sequence[InstanceGroup]) -> dict[str, int]:

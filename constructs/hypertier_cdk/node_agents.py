@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypertier.errors import ConfigError
+from hypertier.spec.instance_group import GPU_TAINT
 from hypertier_cdk.hyperpod_access import NAMESPACE, deep_health_checks, namespace, patching
-from hypertier_cdk.instance_group import GPU_TAINT, InstanceGroup
+from hypertier_cdk.instance_group import InstanceGroup
 
 Object = dict[str, Any]
 

@@ -156,11 +156,11 @@ def let_read_secret(
 
 
 def autoscaling_role(
-    scope: Construct, construct_id: str, cluster_name: str, volumes_key: kms.IKey | None = None
+    scope: Construct, construct_id: str, cluster_name: str, volume_key_arns: Sequence[str] = ()
 ) -> iam.Role:
     """The role with which HyperPod's Karpenter adds and removes nodes of its own cluster.
 
-    With a `volumes_key` it may lend the key to SageMaker, for the volumes of the nodes that it adds.
+    It may lend the keys of the nodes' volumes to SageMaker, for the nodes that it adds.
     https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-iam.html
     (read 2026-12-01)
     """
@@ -181,12 +181,12 @@ def autoscaling_role(
             conditions={"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": cluster_name}},
         )
     )
-    if volumes_key is not None:
-        _let_lend(role, volumes_key)
+    if volume_key_arns:
+        _let_lend(role, volume_key_arns)
     return role
 
 
-def _let_lend(role: iam.Role, key: kms.IKey) -> None:
+def _let_lend(role: iam.Role, key_arns: Sequence[str]) -> None:
     through_sagemaker = {"StringLike": {"kms:ViaService": "sagemaker.*.amazonaws.com"}}
     for_services = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     for_volumes = {"ForAllValues:StringEquals": {"kms:GrantOperations": list(VOLUME_GRANTS)}}
@@ -194,7 +194,7 @@ def _let_lend(role: iam.Role, key: kms.IKey) -> None:
         iam.PolicyStatement(
             sid="LendKey",
             actions=["kms:CreateGrant"],
-            resources=[key.key_arn],
+            resources=list(key_arns),
             conditions=through_sagemaker | for_services | for_volumes,
         )
     )
@@ -202,7 +202,7 @@ def _let_lend(role: iam.Role, key: kms.IKey) -> None:
         iam.PolicyStatement(
             sid="DescribeKey",
             actions=["kms:DescribeKey"],
-            resources=[key.key_arn],
+            resources=list(key_arns),
             conditions=through_sagemaker,
         )
     )

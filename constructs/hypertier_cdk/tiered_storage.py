@@ -10,9 +10,11 @@ from aws_cdk import aws_sagemaker as sagemaker
 
 from hypertier.catalog.instance_types import GIB, InstanceType, find_instance_type
 from hypertier.errors import ConfigError
+from hypertier.spec.keywords import named_fields
 from hypertier_cdk.arguments import check_fields, checked
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredStorage:
     """`memory_percent` of each node's memory. Takes the place of a `CacheStore` as an endpoint's L2.

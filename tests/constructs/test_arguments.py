@@ -18,20 +18,27 @@ from fakes_templates import new_stack
 
 import hypertier_cdk
 from hypertier.errors import ConfigError
+from hypertier.spec.instance_group import PatchSchedule, Taint, Volume
+from hypertier.spec.lifecycle import LifecycleScript
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
 from hypertier_cdk.arguments import checked
-from hypertier_cdk.instance_group import PatchSchedule, Taint
 
 PUBLIC = {
     name: getattr(import_module(module), name) for name, module in sorted(hypertier_cdk._MODULES.items())
 }
 CONSTRUCTS = [name for name, cls in PUBLIC.items() if not dataclasses.is_dataclass(cls)]
+GROUP: dict[str, Any] = {"name": "gpu", "instance_type": "ml.g5.xlarge", "count": 1}
 VALUES: dict[type, dict[str, Any]] = {
-    InstanceGroup: {"name": "gpu", "instance_type": "ml.g5.xlarge", "count": 1},
-    Taint: {"key": "a"},
-    PatchSchedule: {"cron": "cron(0 3 ? * SUN *)"},
+    InstanceGroup: GROUP,
     TieredStorage: {},
     hypertier_cdk.ChartInputs: {},
+}
+# Parts of a group, which checks them: they are plain values, and know no CDK.
+PARTS: dict[type, tuple[str, dict[str, Any]]] = {
+    Taint: ("taints", {"key": "a"}),
+    PatchSchedule: ("patch_schedule", {"cron": "cron(0 3 ? * SUN *)"}),
+    Volume: ("volume", {"size": "1Gi"}),
+    LifecycleScript: ("lifecycle", {"source": "s3://sagemaker-a/", "file": "a.sh"}),
 }
 WRONG: tuple[Any, ...] = (object(), 5, "7", b"7", "", ["x", 5], {"x": object()}, 0.5, True)
 
@@ -99,10 +106,75 @@ def test_a_construct_s_place_is_checked_too(name: str, scope: Any, construct_id:
 def test_a_dataclass_names_the_field(cls: type, field: str) -> None:
     hint = typing.get_type_hints(cls)[field]
 
-    for value in (value for value in WRONG if is_wrong(value, hint) and (value != "" or field != "value")):
+    for value in (value for value in WRONG if is_wrong(value, hint)):
         with pytest.raises(ConfigError) as refused:
             cls(**VALUES[cls] | {field: value})
         assert refused.value.setting.endswith(field)
+
+
+@pytest.mark.parametrize(
+    ("cls", "field"),
+    [(cls, field.name) for cls in PARTS for field in dataclasses.fields(cls)],
+    ids=lambda entry: getattr(entry, "__name__", entry),
+)
+def test_a_group_names_the_field_of_its_part(cls: type, field: str) -> None:
+    place, values = PARTS[cls]
+    hint = typing.get_type_hints(cls)[field]
+
+    for value in (value for value in WRONG if is_wrong(value, hint)):
+        part = cls(**values | {field: value})
+        with pytest.raises(ConfigError) as refused:
+            InstanceGroup(**GROUP, **{place: (part,) if place == "taints" else part})
+        assert refused.value.setting.startswith(f"instance_groups.gpu.{place}.")
+        assert refused.value.setting.endswith(field)
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_a_construct_names_an_argument_that_it_does_not_have_and_the_nearest(name: str) -> None:
+    first = next(settings(name))
+
+    with pytest.raises(ConfigError) as unknown:
+        PUBLIC[name](new_stack(), "It", **{f"{first}s_": 1})
+
+    assert unknown.value.setting == f"{first}s_"
+    assert unknown.value.expected.startswith(f"{first}, or another of the arguments of {name}: ")
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_a_construct_names_the_argument_that_it_lacks(name: str) -> None:
+    required = [
+        parameter.name
+        for parameter in inspect.signature(PUBLIC[name].__init__).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+
+    if required:
+        with pytest.raises(ConfigError, match=f"^{required[0]} is None; expected a value: {name} needs it"):
+            PUBLIC[name](new_stack(), "It")
+
+
+def test_an_argument_by_place_is_refused_where_it_has_a_name() -> None:
+    with pytest.raises(ConfigError, match="arguments by name after construct_id"):
+        Network(new_stack(), "Network", ["usw2-az1"])  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("cls", [*VALUES, *PARTS], ids=lambda cls: cls.__name__)
+def test_a_dataclass_names_a_field_that_it_does_not_have_or_that_it_lacks(cls: type) -> None:
+    fields = dataclasses.fields(cls)
+
+    with pytest.raises(ConfigError) as unknown:
+        cls(**{f"{fields[0].name}_": 1})
+    with pytest.raises(ConfigError) as by_place:
+        cls(1)
+
+    assert unknown.value.setting == f"{fields[0].name}_"
+    assert unknown.value.expected.startswith(f"{fields[0].name}, or another of")
+    assert by_place.value.setting == cls.__name__
+
+
+def test_a_dataclass_names_the_field_that_it_lacks() -> None:
+    with pytest.raises(ConfigError, match=r"^count is None; expected a value: InstanceGroup needs it"):
+        InstanceGroup(name="gpu", instance_type="ml.g5.xlarge")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

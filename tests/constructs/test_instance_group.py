@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
-from fakes_templates import new_stack, synthesize, the
+from fakes_templates import new_stack, properties, statements, synthesize, the
 
 from hypertier.errors import ConfigError
-from hypertier.spec import deployment
+from hypertier.spec import instance_group as spec
+from hypertier.spec.instance_group import GPU_TAINT, PatchSchedule, Taint, Volume
 from hypertier.spec.lifecycle import LifecycleScript
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
-from hypertier_cdk.cluster import addresses_by_zone, checked_groups
-from hypertier_cdk.instance_group import GPU_TAINT, PatchSchedule, Taint
+from hypertier_cdk.cluster import addresses_by_zone
 
+KEY = "arn:aws:kms:us-west-2:123456789012:key/0a1b2c3d"
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-november"
 GPU = {"name": "gpu", "instance_type": "ml.p5.48xlarge", "count": 2}
 GPU_KEPT = {"Key": GPU_TAINT, "Value": "present", "Effect": "NoSchedule"}
@@ -74,7 +75,8 @@ def test_every_option_reaches_the_template_under_its_name() -> None:
         **GPU,
         min_count=1,
         spot=True,
-        volume_gib=500,
+        volume=Volume(size="500Gi", kms_key_arn=KEY),
+        root_volume_kms_key_arn=KEY,
         labels={"purpose": "inference"},
         taints=(),
         deep_health_checks=("InstanceStress", "InstanceConnectivity"),
@@ -91,7 +93,10 @@ def test_every_option_reaches_the_template_under_its_name() -> None:
         "MinInstanceCount": 1,
         "ExecutionRole": "arn:aws:iam::123456789012:role/nodes",
         "CapacityRequirements": {"Spot": {}},
-        "InstanceStorageConfigs": [{"EbsVolumeConfig": {"VolumeSizeInGB": 500}}],
+        "InstanceStorageConfigs": [
+            {"EbsVolumeConfig": {"RootVolume": True, "VolumeKmsKeyId": KEY}},
+            {"EbsVolumeConfig": {"VolumeSizeInGB": 500, "VolumeKmsKeyId": KEY}},
+        ],
         "KubernetesConfig": {"Labels": {"purpose": "inference"}},
         "OnStartDeepHealthChecks": ["InstanceStress", "InstanceConnectivity"],
         "LifeCycleConfig": {"SourceS3Uri": "s3://sagemaker-mine/scripts", "OnInitComplete": "extend.sh"},
@@ -111,14 +116,16 @@ def test_every_option_reaches_the_template_under_its_name() -> None:
     [
         pytest.param({"name": "gpu-"}, "name", id="a name that ends in a hyphen"),
         pytest.param({"instance_type": "p5.48xlarge"}, "instance_type", id="a type of EC2"),
-        pytest.param({"instance_types": ("p5.48xlarge",)}, "instance_type", id="a second type of EC2"),
+        pytest.param({"instance_types": ("p5.48xlarge",)}, "instance_types", id="a second type of EC2"),
         pytest.param(
             {"instance_types": tuple(f"ml.g{n}.large" for n in range(20))}, "instance_types", id="21 types"
         ),
         pytest.param({"count": -1}, "count", id="fewer than no nodes"),
         pytest.param({"count": 6759}, "count", id="more nodes than HyperPod takes"),
         pytest.param({"min_count": 3}, "min_count", id="at least more than there are"),
-        pytest.param({"volume_gib": 0}, "volume_gib", id="an empty volume"),
+        pytest.param({"volume": Volume(size="0")}, "volume.size", id="an empty volume"),
+        pytest.param({"volume": 500}, "volume", id="a volume that is a number"),
+        pytest.param({"volume": Volume(size=5)}, "volume.size", id="a number"),  # type: ignore[arg-type]
         pytest.param({"training_plan_arn": "p5-november"}, "training_plan_arn", id="a plan's name"),
         pytest.param({"training_plan_arn": PLAN}, "availability_zone_id", id="a plan in no zone"),
         pytest.param(
@@ -126,7 +133,7 @@ def test_every_option_reaches_the_template_under_its_name() -> None:
             "spot",
             id="a plan on spot",
         ),
-        pytest.param({"labels": {str(n): "" for n in range(51)}}, "labels", id="51 labels"),
+        pytest.param({"labels": {str(n): "a" for n in range(51)}}, "labels", id="51 labels"),
         pytest.param({"taints": tuple(Taint(key=str(n)) for n in range(51))}, "taints", id="51 taints"),
         pytest.param({"deep_health_checks": ("Gut",)}, "deep_health_checks", id="a check that is none"),
         pytest.param(
@@ -147,72 +154,76 @@ def test_a_group_that_cannot_be_is_refused_with_the_setting(changed: dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("build", "setting"),
+    ("part", "setting"),
     [
-        pytest.param(lambda: Taint(key="a", effect="Never"), "taint.effect", id="an effect of no taint"),
         pytest.param(
-            lambda: InstanceGroup(
-                name="gpu",
-                instance_type="ml.g5.xlarge",
-                count=1,
-                lifecycle=LifecycleScript(source="s3://mine/x", file="a.sh"),
-            ),
-            "instance_groups.gpu.lifecycle.source",
+            {"taints": (Taint(key="a", effect="Never"),)}, "taints.0.effect", id="an effect of no taint"
+        ),
+        pytest.param(
+            {"lifecycle": LifecycleScript(source="s3://mine/x", file="a.sh")},
+            "lifecycle.source",
             id="a bucket that nodes may not read",
         ),
-        pytest.param(lambda: PatchSchedule(cron="weekly"), "patch_schedule.cron", id="no schedule"),
         pytest.param(
-            lambda: PatchSchedule(cron="cron(0 3 ? * SUN *)", batch_percent=0),
-            "patch_schedule.batch_percent",
-            id="no node at a time",
+            {"patch_schedule": PatchSchedule(cron="weekly")}, "patch_schedule.cron", id="no schedule"
         ),
         pytest.param(
-            lambda: PatchSchedule(cron="cron(0 3 ? * SUN *)", rollback_alarm_names=("a",) * 11),
-            "patch_schedule.rollback_alarm_names",
-            id="11 alarms",
+            {"patch_schedule": PatchSchedule(cron=7)},  # type: ignore[arg-type]
+            "patch_schedule.cron",
+            id="a schedule that is a number",
         ),
     ],
 )
-def test_a_part_that_cannot_be_is_refused_with_the_setting(build: Any, setting: str) -> None:
+def test_a_part_that_cannot_be_is_refused_with_its_group(part: dict[str, Any], setting: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        build()
+        InstanceGroup(**GPU, **part)
 
-    assert refused.value.setting == setting
+    assert refused.value.setting == f"instance_groups.gpu.{setting}"
 
 
 def test_a_group_of_the_deployment_file_keeps_all_that_the_file_says() -> None:
-    written = deployment.InstanceGroup(
-        name="gpu",
-        instance_type="ml.p5.48xlarge",
-        count=7,
-        availability_zone_id="usw2-az2",
-        training_plan_arn=PLAN,
-    )
+    said: dict[str, Any] = {
+        **GPU,
+        "instance_types": ("ml.p5en.48xlarge",),
+        "min_count": 1,
+        "availability_zone_id": "usw2-az2",
+        "training_plan_arn": PLAN,
+        "volume": Volume(size="1Ti"),
+        "root_volume_kms_key_arn": KEY,
+        "labels": {"team": "search"},
+        "taints": (Taint(key="team"),),
+        "patch_schedule": PatchSchedule(cron="cron(0 3 ? * SUN *)"),
+        "efa_only": True,
+    }
 
-    group = InstanceGroup.of(written)
-
-    assert (group.name, group.instance_type, group.count) == ("gpu", "ml.p5.48xlarge", 7)
-    assert (group.availability_zone_id, group.training_plan_arn) == ("usw2-az2", PLAN)
+    assert InstanceGroup.of(spec.InstanceGroup(**said)) == InstanceGroup(**said)
 
 
 def test_tiered_storage_s_daemon_is_kept_off_no_node() -> None:
-    groups = checked_groups([InstanceGroup(**GPU)], TieredStorage())
+    template = synthesize(
+        lambda stack: cluster_with(
+            stack, InstanceGroup(**GPU), InstanceGroup(**CPU), tiered_storage=TieredStorage()
+        )
+    )
 
-    assert groups[0].applied_taints == ()
+    groups = the(template, "AWS::SageMaker::Cluster")["InstanceGroups"]
+    assert not any("KubernetesConfig" in group for group in groups)
 
 
 @pytest.mark.parametrize(
     ("groups", "got"),
     [
-        pytest.param([], "0 groups", id="none"),
+        pytest.param([], [], id="none"),
+        pytest.param([InstanceGroup(**CPU, taints=(Taint(key="a"),))], ["cpu: a"], id="all tainted"),
         pytest.param([InstanceGroup(**GPU | {"name": f"g{n}"}) for n in range(101)], "101 groups", id="101"),
         pytest.param([InstanceGroup(**GPU)] * 2, ["gpu", "gpu"], id="two of a name"),
     ],
 )
 def test_groups_that_cannot_be_together_are_refused(groups: list[InstanceGroup], got: object) -> None:
     with pytest.raises(ConfigError) as refused:
-        checked_groups(groups, None)
+        cluster_with(new_stack(), *groups)
 
+    assert refused.value.setting == "instance_groups"
     assert refused.value.got == got
 
 
@@ -226,24 +237,37 @@ def test_addresses_are_counted_where_the_nodes_are() -> None:
     assert addresses_by_zone(groups) == {"usw2-az2": 2 * (32 + 50) + 2 * (1 + 50), None: 2 * (1 + 50)}
 
 
-def cluster_with(stack: Any, group: InstanceGroup, **settings: Any) -> HyperPodCluster:
+def cluster_with(stack: Any, *groups: InstanceGroup, **settings: Any) -> HyperPodCluster:
     return HyperPodCluster(
         stack,
         "Cluster",
         network=Network(stack, "Network"),
         kubernetes_version="1.35",
-        instance_groups=[group],
+        instance_groups=groups,
         name="test",
         **settings,
     )
 
 
 def test_volumes_are_encrypted_with_a_key_of_the_cluster_s_own() -> None:
-    template = synthesize(lambda stack: cluster_with(stack, InstanceGroup(**CPU, volume_gib=100)))
+    template = synthesize(
+        lambda stack: cluster_with(stack, InstanceGroup(**CPU, volume=Volume(size="100Gi")))
+    )
 
-    (group,) = the(template, "AWS::SageMaker::Cluster")["InstanceGroups"]
-    key = group["InstanceStorageConfigs"][0]["EbsVolumeConfig"]["VolumeKmsKeyId"]["Fn::GetAtt"][0]
+    (made,) = the(template, "AWS::SageMaker::Cluster")["InstanceGroups"]
+    key = made["InstanceStorageConfigs"][0]["EbsVolumeConfig"]["VolumeKmsKeyId"]["Fn::GetAtt"][0]
     assert template["Resources"][key]["Properties"]["EnableKeyRotation"] is True
+
+
+def test_volumes_under_a_key_of_others_make_none_and_karpenter_may_lend_it() -> None:
+    group = InstanceGroup(**CPU, volume=Volume(size="100Gi", kms_key_arn=KEY))
+
+    template = synthesize(lambda stack: cluster_with(stack, group, autoscaling=True))
+
+    made = [key["Description"] for key in properties(template, "AWS::KMS::Key")]
+    lent = [entry for entry in statements(template) if entry.get("Sid") in ("LendKey", "DescribeKey")]
+    assert made == ["Kubernetes secrets of the EKS cluster"]
+    assert [entry["Resource"] for entry in lent] == [KEY, KEY]
 
 
 def test_more_nodes_than_the_network_has_addresses_for_are_refused() -> None:

@@ -15,8 +15,9 @@ from fakes_stacks import ROOT, example_folder
 
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
-from hypertier.spec.deployment import Cluster, Deployment, DeploymentFile, InstanceGroup, Scaling
+from hypertier.spec.deployment import Cluster, Deployment, DeploymentFile, Scaling
 from hypertier.spec.endpoint import InferenceGateway
+from hypertier.spec.instance_group import InstanceGroup
 from hypertier_cdk.review.kubernetes import objects_of, of_kind
 from hypertier_cdk.review.templates import Assembly, read_assembly
 from infra.settings import AS_TYPED

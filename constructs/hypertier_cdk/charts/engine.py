@@ -31,6 +31,7 @@ from hypertier_cdk.charts.pods import (
     metadata,
     service_account,
     spread,
+    tolerations,
 )
 from hypertier_cdk.charts.refusals import WITHOUT_EFFECT_ANNOTATION, without_effect
 from hypertier_cdk.charts.tiered_storage import (
@@ -102,6 +103,7 @@ def _deployment(
     image: str,
 ) -> Object:
     wishes = endpoint.spec.kubernetes or {}
+    group = deployment.group_for(endpoint)
     arguments = engine_arguments(deployment, endpoint, plan, weights.mount_path)
     template: Object = {
         "metadata": {"labels": names.labels("engine")},
@@ -111,8 +113,12 @@ def _deployment(
             "enableServiceLinks": False,
             "securityContext": POD_SECURITY,
             "terminationGracePeriodSeconds": LAMEDUCK_SECONDS + drain_seconds(arguments) + EXIT_SECONDS,
-            "nodeSelector": group_selector(deployment.group_for(endpoint)),
-            "tolerations": [*gpu_tolerations(), *(wishes.get("tolerations") or ())],
+            "nodeSelector": group_selector(group),
+            "tolerations": [
+                *gpu_tolerations(),
+                *tolerations(group),
+                *(wishes.get("tolerations") or ()),
+            ],
             "topologySpreadConstraints": spread(names, "engine"),
             "initContainers": [*weights.init_containers, *_own_init_containers(wishes)],
             "containers": [_container(deployment, endpoint, plan, weights, inputs, image, arguments)],

@@ -9,6 +9,7 @@ from typing import Any
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.keywords import named_fields
 from hypertier.tier.address import parse_l2_url
 from hypertier_cdk.arguments import check_fields
 from hypertier_cdk.charts.tiered_storage import DAEMON_URL, uses_tiered_storage
@@ -18,6 +19,7 @@ PLACEHOLDER_L2_URL = "rediss://l2.placeholder.invalid:6379"
 TOKEN_MARK = "${Token["
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartInputs:
     """Values that AWS gives, CDK tokens among them; None falls back to the files, then to a placeholder.

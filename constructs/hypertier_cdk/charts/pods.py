@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hypertier.catalog.instance_types import find_instance_type
-from hypertier.spec.deployment import Deployment, InstanceGroup
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.instance_group import GPU_TAINT, InstanceGroup
 from hypertier_cdk.charts.names import Names
 
 USER_ID = 1000  # of the images; HyperPod's tiered storage gives its shared memory to the same id
@@ -95,14 +96,24 @@ def cpu_group(deployment: Deployment) -> InstanceGroup | None:
 
 def gpu_tolerations() -> list[Object]:
     """GPU groups are commonly tainted so that nothing else lands on them."""
-    return [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    return [{"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"}]
+
+
+def tolerations(group: InstanceGroup) -> list[Object]:
+    """Of the taints that the deployment file gives a group."""
+    return [
+        {"key": taint.key, "effect": taint.effect}
+        | ({"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"})
+        for taint in group.taints or ()
+    ]
 
 
 def placement(group: InstanceGroup | None) -> Object:
     """Where router and exporter run: on a group without GPUs, or anywhere where there is none."""
     if group is None:
         return {"nodeSelector": {}, "tolerations": gpu_tolerations()}
-    return {"nodeSelector": group_selector(group)}
+    tolerated = tolerations(group)
+    return {"nodeSelector": group_selector(group)} | ({"tolerations": tolerated} if tolerated else {})
 
 
 def http_probe(path: str, port: str, **timing: int) -> Object:

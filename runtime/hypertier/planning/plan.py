@@ -31,8 +31,9 @@ from hypertier.planning.engine import (
     plan_engine,
 )
 from hypertier.planning.store import StorePlan
-from hypertier.spec.deployment import Deployment, InstanceGroup
+from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.instance_group import InstanceGroup
 
 REFERENCE_PROMPT_TOKENS = 8192  # the prompt that prices and rates are given for
 

@@ -14,12 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from hypertier.catalog.cache_nodes import DEFAULT_FAMILY, FAMILIES
-from hypertier.catalog.zones import REGION, ZONE_ID, zones_of
+from hypertier.catalog.zones import REGION, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.access import SECRET_NAME, TENANT, TENANT_FORM, Access, check_deployed
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
-from hypertier.spec.lifecycle import LifecycleScript
+from hypertier.spec.instance_group import (
+    GROUP_NAME,
+    GROUP_NAME_FORM,
+    InstanceGroup,
+    check_open,
+    check_together,
+    settled,
+)
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
 from hypertier.spec.source import read_documents, read_text
 from hypertier.spec.tree import View, dotted, objects
@@ -36,13 +43,6 @@ SERVING_MODES = ("selfhosted", "operator")
 # Stacks, Helm releases and Kubernetes objects are named after a deployment; each has rules of its own.
 NAME = re.compile(r"[a-z](-?[a-z0-9]){0,50}")
 NAME_FORM = "a lower-case letter, then lower-case letters, digits and single hyphens, 51 at most"
-# https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterInstanceGroupSpecification.html
-# (read 2026-12-01)
-GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
-GROUP_NAME_FORM = "1 to 63 letters, digits and hyphens, no hyphen at either end"
-TRAINING_PLAN = re.compile(
-    r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[a-z0-9](-*[a-z0-9]){0,63}"
-)
 SMALLEST_QUOTA_BYTES = 64 * 2**20
 
 
@@ -111,56 +111,6 @@ class Cluster:
             raise ConfigError(
                 "cluster.existing", None, "the name of the HyperPod cluster that cluster.attributes tell of"
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceGroup:
-    """Nodes of one kind in the HyperPod cluster."""
-
-    name: str
-    instance_type: str
-    count: int
-    availability_zone_id: str | None = None
-    training_plan_arn: str | None = None
-    lifecycle: LifecycleScript | None = None
-
-    def __post_init__(self) -> None:
-        if not GROUP_NAME.fullmatch(self.name):
-            raise ConfigError("instanceGroups.name", self.name, GROUP_NAME_FORM)
-        if self.count < 0:
-            raise ConfigError(f"instanceGroups.{self.name}.count", self.count, "0 or more nodes")
-        if not self.instance_type.startswith("ml."):
-            raise ConfigError(
-                f"instanceGroups.{self.name}.instanceType",
-                self.instance_type,
-                "a SageMaker instance type, which starts with 'ml.', such as ml.p5.48xlarge",
-            )
-        zone, plan = self.availability_zone_id, self.training_plan_arn
-        if zone is not None and not ZONE_ID.fullmatch(zone):
-            raise ConfigError(
-                f"instanceGroups.{self.name}.availabilityZoneId",
-                zone,
-                "the id of a zone, the same in every account, such as usw2-az2",
-            )
-        if plan is not None and not TRAINING_PLAN.fullmatch(plan):
-            raise ConfigError(
-                f"instanceGroups.{self.name}.trainingPlanArn",
-                plan,
-                "the ARN of a training plan: arn:aws:sagemaker:REGION:ACCOUNT:training-plan/NAME",
-            )
-        if self.lifecycle is not None:
-            self.lifecycle.check(f"instanceGroups.{self.name}.lifecycle")
-
-    def found_from(self, folder: Path) -> InstanceGroup:
-        """The same, its lifecycle script looked for from `folder`, where the deployment file lies.
-
-        Raises:
-            ConfigError: it is not there.
-        """
-        if self.lifecycle is None:
-            return self
-        script = self.lifecycle.found_from(folder, f"instanceGroups.{self.name}.lifecycle")
-        return replace(self, lifecycle=script)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,12 +368,12 @@ class Deployment:
             check_deployed(self.access, self.serving)
         shared_cache = self.access is not None and self.access.shared_cache
         check_tenants_of(self.cache.l2, self.serving, shared_cache=shared_cache)
-        if not self.instance_groups:
-            raise ConfigError("instanceGroups", [], "at least one group of nodes")
-        names = [group.name for group in self.instance_groups]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError("instanceGroups", names, f"each name once; {name!r} stands there twice")
+        check_together(self.instance_groups, "instanceGroups")
+        for group in self.instance_groups:
+            group.check_fallbacks()
+        if self.cluster.existing is None:
+            tiered = self.cache.l2.backend == "tieredstorage"
+            check_open(settled(self.instance_groups, tiered_storage=tiered), "instanceGroups")
         if not NAME.fullmatch(self.name):
             raise ConfigError("name", self.name, NAME_FORM)
         check_region(self.region)

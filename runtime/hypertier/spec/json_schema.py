@@ -13,6 +13,7 @@ from typing import Any
 from hypertier.catalog.cache_nodes import FAMILIES
 from hypertier.spec.deployment import CONTROLLER_MODES, SERVING_MODES, DeploymentFile
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
+from hypertier.spec.instance_group import TAINT_EFFECTS
 from hypertier.spec.jumpstart import JumpStartModel
 from hypertier.spec.structure import required_names, typed_fields
 from hypertier.spec.tree import Path, dotted
@@ -51,8 +52,26 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "instanceGroups[].name": "Name of the group.",
     "instanceGroups[].instanceType": "SageMaker instance type, which begins with ml.",
     "instanceGroups[].count": "Nodes in the group.",
+    "instanceGroups[].instanceTypes": "Types that are tried in their order where instanceType is not had.",
+    "instanceGroups[].minCount": "Nodes without which the group's first start is rolled back.",
     "instanceGroups[].availabilityZoneId": "Zone, such as usw2-az2; a training plan is bound to one.",
     "instanceGroups[].trainingPlanArn": "Training plan that the nodes come from.",
+    "instanceGroups[].spot": "Whether the nodes are spot capacity, which EC2 may take back.",
+    "instanceGroups[].volume": "A second volume of each node, at /opt/sagemaker.",
+    "instanceGroups[].volume.size": "Its size, such as 500Gi.",
+    "instanceGroups[].volume.kmsKeyArn": "KMS key of yours that encrypts it; else the cluster makes one.",
+    "instanceGroups[].rootVolumeKmsKeyArn": "KMS key of yours for the root volume; else one of AWS's.",
+    "instanceGroups[].labels": "Kubernetes labels of the nodes.",
+    "instanceGroups[].taints": "Kubernetes taints of the nodes; GPU groups have nvidia.com/gpu by default.",
+    "instanceGroups[].taints[].key": "Key of the taint.",
+    "instanceGroups[].taints[].value": "Value of the taint.",
+    "instanceGroups[].taints[].effect": "What becomes of pods that do not tolerate it.",
+    "instanceGroups[].deepHealthChecks": "What each node goes through before it takes pods.",
+    "instanceGroups[].patchSchedule": "When nodes get a new image.",
+    "instanceGroups[].patchSchedule.cron": "Schedule, such as cron(0 3 ? * SUN *).",
+    "instanceGroups[].patchSchedule.batchPercent": "How many nodes at a time, in percent.",
+    "instanceGroups[].patchSchedule.rollbackAlarmNames": "CloudWatch alarms that roll the image back.",
+    "instanceGroups[].efaOnly": "Whether the network interfaces are for EFA alone, without addresses.",
     "instanceGroups[].lifecycle": "Script that HyperPod runs on each node after its own setup of it.",
     "instanceGroups[].lifecycle.source": "Folder or script beside this file, or s3://sagemaker-...",
     "instanceGroups[].lifecycle.file": "The script's name in source; not needed where source is one file.",
@@ -116,6 +135,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
 }
 _DEPLOYMENT_CHOICES = {
     "serving": SERVING_MODES,
+    "instanceGroups[].taints[].effect": TAINT_EFFECTS,
     "cache.l2.backend": L2_BACKENDS,
     "cache.l2.nodeFamily": FAMILIES,
     "controllers.keda": CONTROLLER_MODES,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hypertier.errors import ConfigError
+from hypertier.spec.keywords import named_fields
 
 # The managed policy of HyperPod's nodes reads these buckets, and AWS asks for the name in its own words:
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterLifeCycleConfig.html (read 2026-12-01)
@@ -15,6 +16,7 @@ _S3_URI = re.compile(r"s3://sagemaker-[a-z0-9.-]{1,53}(/[!-~]{0,900})?")
 _FILE = re.compile(r"[!-~]{1,128}")
 
 
+@named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleScript:
     """`file` of `source`: an address in S3, or a folder on this machine, which a deployment then uploads.

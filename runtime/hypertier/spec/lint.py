@@ -12,8 +12,8 @@ from typing import Any
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec
 from hypertier.spec.deployment import API_VERSION as DEPLOYMENT_VERSION
-from hypertier.spec.deployment import InstanceGroup
 from hypertier.spec.endpoint import API_GROUP
+from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.paste import Repair, plain_line_ends, understand
 from hypertier.spec.rules import RULES, Edit
 from hypertier.spec.rules.rule import (

@@ -15,7 +15,8 @@ from hypertier.cli import exporter, router
 from hypertier.errors import ConfigError
 from hypertier.router.settings import RouterSettings
 from hypertier.spec.access import Access, TenantDefault
-from hypertier.spec.deployment import Cluster, Deployment, InstanceGroup
+from hypertier.spec.deployment import Cluster, Deployment
+from hypertier.spec.instance_group import InstanceGroup, Taint
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects
@@ -190,6 +191,36 @@ def test_where_all_nodes_have_gpus_router_and_exporter_may_run_beside_engines() 
 
     assert pod["nodeSelector"] == {}
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("component", "tolerated"),
+    [
+        pytest.param("engine", {"key": "b", "operator": "Exists", "effect": "NoExecute"}, id="engine"),
+        pytest.param(
+            "router", {"key": "a", "operator": "Equal", "value": "x", "effect": "NoSchedule"}, id="router"
+        ),
+        pytest.param(
+            "exporter", {"key": "a", "operator": "Equal", "value": "x", "effect": "NoSchedule"}, id="exporter"
+        ),
+    ],
+)
+def test_pods_tolerate_the_taints_of_the_group_that_they_run_on(
+    component: str, tolerated: dict[str, str]
+) -> None:
+    groups = (
+        InstanceGroup(
+            name="system", instance_type="ml.m5.4xlarge", count=3, taints=(Taint(key="a", value="x"),)
+        ),
+        InstanceGroup(
+            name="gpu", instance_type="ml.p5.48xlarge", count=7, taints=(Taint(key="b", effect="NoExecute"),)
+        ),
+        InstanceGroup(name="open", instance_type="ml.m5.4xlarge", count=1),
+    )
+
+    pod = workload_of(deployment(instance_groups=groups), component)["spec"]["template"]["spec"]
+
+    assert tolerated in pod["tolerations"]
 
 
 @pytest.mark.parametrize("strategy", ["prefixaware", "session", "kvaware"])

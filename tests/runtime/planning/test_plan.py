@@ -19,8 +19,9 @@ from hypertier.planning import report
 from hypertier.planning.break_even import break_even
 from hypertier.planning.plan import DeploymentPlan, plan_deployment
 from hypertier.spec import codec
-from hypertier.spec.deployment import CacheTiers, Deployment, InstanceGroup
+from hypertier.spec.deployment import CacheTiers, Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.instance_group import InstanceGroup
 
 GOLDEN = Path(__file__).parent / "golden"
 REDIS = {

@@ -30,6 +30,7 @@ from hypertier.spec.tree import leaves
 CORPUS = Path(__file__).parents[2] / "manifests"
 TEXTS = [file.read_bytes().decode("utf-8") for file in sorted(CORPUS.glob("*/*.yaml"))]
 BASES = [endpoint(), jumpstart(), deployment(), gateway(), cluster()]
+KEY = "arn:aws:kms:us-west-2:123456789012:key/0a1b2c3d"
 WHOLE_DEPLOYMENT = changed(
     deployment(),
     {
@@ -38,6 +39,19 @@ WHOLE_DEPLOYMENT = changed(
         "cluster.kubernetesVersion": "1.35",
         "cluster.closedNetwork": False,
         "instanceGroups.1.availabilityZoneId": "usw2-az2",
+        "instanceGroups.1.instanceTypes": ["ml.g5.24xlarge"],
+        "instanceGroups.1.minCount": 1,
+        "instanceGroups.1.spot": True,
+        "instanceGroups.1.volume": {"size": "500Gi", "kmsKeyArn": KEY},
+        "instanceGroups.1.rootVolumeKmsKeyArn": KEY,
+        "instanceGroups.1.labels": {"team": "search"},
+        "instanceGroups.1.taints": [{"key": "team", "value": "search", "effect": "NoExecute"}],
+        "instanceGroups.0.deepHealthChecks": ["InstanceStress"],
+        "instanceGroups.1.patchSchedule": {
+            "cron": "cron(0 3 ? * SUN *)",
+            "batchPercent": 10,
+            "rollbackAlarmNames": ["down"],
+        },
         "cache.l1.size": "80Gi",
         "cache.l2": {"backend": "redis", "bandwidth": "8GB/s", "size": "1Ti", "ttl": "24h"},
         "images.engine": "123456789012.dkr.ecr.us-west-2.amazonaws.com/engine:1",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.planning.engine import DAEMONS_PER_NODE
@@ -127,22 +126,34 @@ def taints_without_tolerations(subject: Subject) -> Iterator[Hit]:
     where = path("spec.kubernetes.tolerations")
     if subject.manifest.items(where):
         return
-    for group, taint in _taints(subject):
-        toleration = {"key": taint.get("Key"), "operator": "Exists", "effect": taint.get("Effect")}
-        said = f"{taint.get('Key')}:{taint.get('Effect')}"
-        yield suggested(where, [toleration], group=group, taint=said)
+    for group, key, effect in _taints(subject):
+        toleration = {"key": key, "operator": "Exists", "effect": effect}
+        yield suggested(where, [toleration], group=group, taint=f"{key}:{effect}")
         return
 
 
-def _taints(subject: Subject) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Taints that keep pods off groups of the endpoint's instance types, in cluster requests beside it."""
-    for other in subject.around.siblings:
-        for _, group in other.mappings(GROUPS):
-            if group.get("InstanceType") not in subject.instance_types:
-                continue
-            for taint in View(group).items("KubernetesConfig.Taints"):
-                if isinstance(taint, dict) and taint.get("Effect") in ("NoSchedule", "NoExecute"):
-                    yield str(group.get("InstanceGroupName")), taint
+def _taints(subject: Subject) -> Iterator[tuple[str, str, str]]:
+    """Group, key and effect of each taint that keeps pods off the endpoint's instance types.
+
+    In cluster requests beside it, and in its deployment, unless our own engines serve, which tolerate them.
+    EKS lets pods that ask for GPUs tolerate `nvidia.com/gpu` (ExtendedResourceToleration).
+    """
+    deployment = subject.around.deployment
+    of_requests = ("InstanceGroupName", "InstanceType", "KubernetesConfig.Taints", "Key", "Effect")
+    of_deployments = ("name", "instanceType", "taints", "key", "effect")
+    written = [
+        (View(group), of_requests) for other in subject.around.siblings for _, group in other.mappings(GROUPS)
+    ]
+    if deployment is not None and subject.around.serving == "operator":
+        written += [(View(group), of_deployments) for _, group in deployment.mappings("instanceGroups")]
+    for group, (name, type_name, taints, key, effect) in written:
+        if group.get(type_name) not in subject.instance_types:
+            continue
+        for taint in group.items(taints):
+            if isinstance(taint, dict) and taint.get(key) not in (None, "nvidia.com/gpu"):
+                how = str(taint.get(effect) or "NoSchedule")
+                if how in ("NoSchedule", "NoExecute"):
+                    yield str(group.get(name)), str(taint[key]), how
 
 
 @rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
@@ -18,7 +19,6 @@ from hypertier.spec.deployment import (
     Cluster,
     Controllers,
     Images,
-    InstanceGroup,
     L2Tenant,
     Operator,
     Scaling,
@@ -26,11 +26,12 @@ from hypertier.spec.deployment import (
     check_tenants_of,
     check_zone,
 )
+from hypertier.spec.instance_group import InstanceGroup, settled
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, Said, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.suggest import nearest
-from hypertier.spec.tree import View, path
+from hypertier.spec.tree import Path, View, path
 
 GROUPS = path("instanceGroups")
 TENANTS = path("cache.l2.tenants")
@@ -98,6 +99,8 @@ def setting(subject: Subject) -> Iterator[Hit]:
             continue
         try:
             read: object = codec.decode(cls, data, "", [])
+            if isinstance(read, InstanceGroup):
+                read.check_fallbacks()
             if isinstance(read, Access) and serving in SERVING_MODES:
                 check_deployed(read, serving)
             if isinstance(read, L2):
@@ -162,6 +165,45 @@ def group_name_twice(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
+    "no-open-group",
+    "error",
+    kinds=(DEPLOYMENT,),
+    source=sources.TAINTS,
+    en="every group of {path} has taints that keep pods off: CoreDNS and other add-ons tolerate none, and "
+    "need a group to run on",
+    ko="{path}의 모든 그룹에 파드를 막는 테인트가 있습니다. CoreDNS 등은 테인트를 허용하지 않으므로 "
+    "실행할 그룹이 하나는 있어야 합니다",
+)
+def no_open_group(subject: Subject) -> Iterator[Hit]:
+    if subject.manifest.has("cluster.existing"):
+        return  # its owner's nodes may be elsewhere
+    groups = [group for _, group in _read_groups(subject.manifest)]
+    tiered = subject.manifest.text("cache.l2.backend") == "tieredstorage"
+    if groups and all(group.is_closed for group in settled(groups, tiered_storage=tiered)):
+        yield hit(GROUPS)
+
+
+@rule(
+    "fallback-not-named",
+    "warning",
+    source=sources.HYPERTIER,
+    en="{path} does not name {missing}, which group {group} falls back to: AWS's operator would place no pod "
+    "on such a node",
+    ko="{path}에 {missing}이(가) 없습니다. {group} 그룹이 대신 쓰는 유형인데 AWS 오퍼레이터는 그 노드에 "
+    "파드를 배치하지 않습니다",
+)
+def fallback_not_named(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or subject.around.serving != "operator":
+        return
+    for _, group in _read_groups(deployment):
+        missing = [name for name in group.all_instance_types if name not in subject.instance_types]
+        if group.instance_type in subject.instance_types and missing:
+            name = "spec.instanceType" if subject.manifest.has("spec.instanceType") else "spec.instanceTypes"
+            yield hit(path(name), missing=", ".join(missing), group=group.name)
+
+
+@rule(
     "group-type-unknown",
     "error",
     kinds=(DEPLOYMENT,),
@@ -170,12 +212,17 @@ def group_name_twice(subject: Subject) -> Iterator[Hit]:
     ko="{path} 값 {got}의 메모리와 GPU 정보가 없습니다{hint}",
 )
 def group_type_unknown(subject: Subject) -> Iterator[Hit]:
-    for index, entry in subject.manifest.mappings(GROUPS):
-        name = entry.get("instanceType")
+    for where, name in _types_of_groups(subject.manifest):
         if isinstance(name, str) and name.startswith("ml.") and find_instance_type(name) is None:
             meant = nearest(name, INSTANCE_TYPES)
-            where = (*GROUPS, index, "instanceType")
             yield suggested(where, meant, hint=f"; {meant}?") if meant else hit(where, hint="")
+
+
+def _types_of_groups(deployment: View) -> Iterator[tuple[Path, object]]:
+    for index, entry in deployment.mappings(GROUPS):
+        yield (*GROUPS, index, "instanceType"), entry.get("instanceType")
+        for number, name in enumerate(View(entry).items("instanceTypes")):
+            yield (*GROUPS, index, "instanceTypes", number), name
 
 
 @rule(
@@ -232,6 +279,15 @@ def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
         yield hit(path(name), groups=", ".join(said))
 
 
+def _read_groups(deployment: View) -> Iterator[tuple[int, InstanceGroup]]:
+    """The groups that can be; what is wrong with the others is found by `setting`."""
+    for index, entry in deployment.mappings(GROUPS):
+        with suppress(ConfigError):
+            group = codec.decode(InstanceGroup, dict(entry), "", [])
+            if group is not None:
+                yield index, group
+
+
 def _below_access(setting: str, data: Mapping[str, Any]) -> list[str | int]:
     """The place of what an error calls `tenants.acme.weight` or `jwt.leeway`."""
     for index, entry in enumerate(data.get("tenants") or ()):
@@ -246,7 +302,9 @@ def _below(cls: type, setting: str, data: Mapping[str, Any]) -> Sequence[str | i
     parts = setting.split(".")
     if cls is Access:
         return [] if setting == "access" else _below_access(setting.removeprefix("access."), data)
-    return parts[2:] if cls is InstanceGroup and len(parts) > 2 else parts[-1:]
+    if cls is InstanceGroup and len(parts) > 2:
+        return [int(part) if part.isdecimal() else part for part in parts[2:]]
+    return parts[-1:]
 
 
 def _groups(deployment: View | None) -> list[dict[str, object]]:
