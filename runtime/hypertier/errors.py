@@ -9,6 +9,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── ScrapeError                a replica's /metrics could not be read; the exporter counts it
 ├── PublishError               CloudWatch did not take the data; the exporter counts it
 ├── PeerError                  a router beside this one said what can't be; ends the connection, counted
+├── WorkerError                a worker process of a router did not start; what it said
 ├── KvEventError               an engine's KV events can't be read; the replica is forgotten and heard anew
 ├── JwksError                  the keys of JWTs can't be had; counted, and those known stay
 ├── EngineHttpError            an engine did not answer what the router asked beside its clients' requests
@@ -96,6 +97,10 @@ class PeerError(HypertierError):
     def __init__(self, cause: str, problem: str) -> None:
         super().__init__(problem)
         self.cause = cause
+
+
+class WorkerError(HypertierError):
+    """A worker process of a router did not start: what it said, or how it ended."""
 
 
 class KvEventError(HypertierError):

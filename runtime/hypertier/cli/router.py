@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from hypertier.router.app import Router
+    from hypertier.router.workers.supervisor import Supervisor
 
 MIB = 1024 * 1024
 
@@ -97,7 +98,11 @@ MIB = 1024 * 1024
     metavar="NAME",
     help="What stands in engines' certificates, if not their address.",
 )
-@click.option("--reuse-port", is_flag=True, help="Let other processes listen on the same port, too.")
+@click.option(
+    "--workers",
+    type=int,
+    help="Serve by that many processes on one port, about one for each core, kept going by this one.",
+)
 @click.option(
     "--otlp-endpoint",
     metavar="URL",
@@ -248,7 +253,7 @@ def command(
     replica_cert: str | None,
     replica_key: str | None,
     replica_server_name: str | None,
-    reuse_port: bool,
+    workers: int | None,
     explain: bool,
     explain_on_request: bool,
     retries: int,
@@ -271,7 +276,8 @@ def command(
 ) -> None:
     """Serve OpenAI's API in front of engines, each request sent where its prefix is cached.
 
-    Drains on SIGTERM: /health says 503, no new connections, requests in flight finish, exit 0.
+    Drains on SIGTERM: /health says 503, no new connections, requests in flight finish, exit 0. With
+    --workers, SIGHUP replaces them one by one, and no client notices.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -305,7 +311,7 @@ def command(
         replica_cert=replica_cert,
         replica_key=replica_key,
         replica_server_name=replica_server_name,
-        reuse_port=reuse_port,
+        workers=workers,
         explain=explain,
         explain_on_request=explain_on_request,
         retries=retries,
@@ -328,19 +334,24 @@ def command(
     )
     try:
         from hypertier.router.app import run
+        from hypertier.router.workers.supervisor import run as run_workers
     except ModuleNotFoundError as error:
         from hypertier.errors import MissingPackageError
 
         raise MissingPackageError("hypertier router", str(error.name), "router") from error
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    run(settings, started=_say_plan)
+    if settings.workers is None:
+        run(settings, started=lambda router: _say_plan(router, len(router.replicas.healthy)))
+    else:
+        run_workers(settings, started=_say_plan)
 
 
-def _say_plan(router: Router) -> None:
-    host = router.settings.address.host
-    healthy = len(router.replicas.healthy)
-    scheme = "http" if router.settings.tls_cert is None else "https"
-    click.echo(f"router on {scheme}://{host}:{router.port}: {router.settings.plan()}; {healthy} healthy now")
+def _say_plan(router: Router | Supervisor, num_healthy: int) -> None:
+    settings = router.settings
+    scheme = "http" if settings.tls_cert is None else "https"
+    where = f"{scheme}://{settings.address.host}:{router.port}"
+    metrics = "" if settings.metrics_port is None else f"; metrics on {router.metrics_port}"
+    click.echo(f"router on {where}: {settings.plan()}{metrics}; {num_healthy} healthy now")
 
 
 @command.group("key", epilog="Example: hypertier router key new --tenant acme >> keys")

@@ -41,6 +41,11 @@ class Admin:
         self.refused = front.refused
 
     @property
+    def idle_ticks(self) -> int:
+        """While it drains."""
+        return -1
+
+    @property
     def tick(self) -> int:
         """Seconds, counted."""
         return self._front.tick

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +23,7 @@ from hypertier.router.discovery import discover
 from hypertier.router.front import Front
 from hypertier.router.health import HealthChecks
 from hypertier.router.kv_streams import KvStreams
-from hypertier.router.listening import Listener
+from hypertier.router.listening import HANDSHAKE_SECONDS, Listener, Sockets
 from hypertier.router.metrics import (
     Discoveries,
     FailureCounts,
@@ -73,11 +74,18 @@ class Router:
     """One router; `start` it in a running loop, then `drain` or `stop` it. Several may run in one process.
 
     It builds the parts and ties them together; `front` has the way of a request. `admission`, where given,
-    decides about each.
+    decides about each. It listens on `sockets`, where a supervisor opened some.
     """
 
-    def __init__(self, settings: RouterSettings, *, admission: Admission | None = None) -> None:
+    def __init__(
+        self,
+        settings: RouterSettings,
+        *,
+        admission: Admission | None = None,
+        sockets: Sockets | None = None,
+    ) -> None:
         self.settings = settings
+        self._sockets = sockets
         self._client_tls, self._engine_tls, self.certificates = _tls(settings)
         self.replicas = ReplicaSet(tls=self._engine_tls)
         sizes = CacheSizes(settings.l1_tokens)
@@ -123,8 +131,11 @@ class Router:
         self._model_reading = ModelReading(self.replicas, self._models, failures=self.background_failures)
         self.metrics.registry.register(ModelCounts(self._models, self._model_reading))
         self._listeners: list[Listener] = []
+        self._own_listeners: list[Listener] = []  # its supervisor's, to the end
+        self._covering: dict[int, Listener] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.failure: BaseException | None = None
+        self.last_metrics = b""  # once it drained, before its replicas are forgotten
         self.on_failure: Callable[[], None] = lambda: None
         self._health = HealthChecks(
             self.replicas,
@@ -194,16 +205,19 @@ class Router:
         if self._door is not None:
             await self._door.watch.start()
             self.keep(self._door.watch.run())
-        await self._listen(
-            "--listen",
-            settings.address,
-            Listener(lambda: ClientConnection(self.front), self._client_tls),
-            reuse_port=settings.reuse_port,
-        )
-        if settings.metrics_address is not None:
-            admin = Admin(self.front, is_near=is_loopback)
-            listener = Listener(lambda: ClientConnection(admin))
-            await self._listen("--metrics-port", settings.metrics_address, listener)
+        admin = Admin(self.front, is_near=is_loopback)
+        admin_listener = Listener(lambda: ClientConnection(admin))
+        if self._sockets is not None:
+            await admin_listener.open_on([self._sockets.admin])
+            self._own_listeners.append(admin_listener)
+            await self._listen_for_clients(self._sockets.clients)
+        else:
+            clients = Listener(lambda: ClientConnection(self.front), self._client_tls)
+            await clients.open("--listen", settings.address)
+            self._listeners.append(clients)
+            if settings.metrics_address is not None:
+                await admin_listener.open("--metrics-port", settings.metrics_address)
+                self._listeners.append(admin_listener)
         self.keep(self._sweep())
 
     @property
@@ -233,26 +247,52 @@ class Router:
             log.critical("the router ends: what it does beside requests failed", exc_info=error)
             self.on_failure()
 
-    async def drain(self) -> bool:
-        """Say unhealthy, stop accepting, let requests in flight finish; True when all did in time."""
+    async def cover(self, slots: Mapping[int, Sequence[socket.socket]]) -> None:
+        """Serve on these beside its own, and on no others any more: those of workers that are away."""
+        for slot in self._covering.keys() - slots.keys():
+            listener = self._covering.pop(slot)
+            listener.close()
+            self._listeners.remove(listener)
+        for slot, sockets in slots.items():
+            if slot in self._covering:
+                for one in sockets:
+                    one.close()
+            else:
+                self._covering[slot] = await self._listen_for_clients(sockets)
+
+    async def drain(self, *, is_replaced: bool = False) -> bool:
+        """Say unhealthy, stop accepting, let requests in flight finish; True when all did in time.
+
+        One that `is_replaced` has handed its sockets on: who waits there is left to the other, the endpoint's
+        health is none of its business, and a connection ends with its next answer, not in between.
+        """
         self.front.draining = True
-        await asyncio.sleep(self.settings.lameduck_seconds)
-        for listener in self._listeners:
-            await listener.leave()
-        self.front.close_idle()
+        if is_replaced:
+            self.front.is_replaced = True
+            for listener in self._listeners:
+                listener.close()
+            self.peers.hand_over()
+            if self._client_tls is not None:  # handshakes are nobody's connections yet
+                await asyncio.sleep(HANDSHAKE_SECONDS)
+        else:
+            await asyncio.sleep(self.settings.lameduck_seconds)
+            for listener in self._listeners:
+                await listener.leave()
+            self.front.close_idle()
         finished = True
         try:
             async with asyncio.timeout(self.settings.drain_seconds):
                 await self.front.all_closed()
         except TimeoutError:
             finished = False
+        self.last_metrics = self.metrics.text()
         await self.stop()
         return finished
 
     async def stop(self) -> None:
         """Close everything now."""
         self.front.draining = True
-        for listener in self._listeners:
+        for listener in (*self._listeners, *self._own_listeners):
             listener.close()
         for task in self._tasks:
             task.cancel()
@@ -277,11 +317,11 @@ class Router:
             await self._kvaware.stop()
         self.replicas.replace([])
 
-    async def _listen(
-        self, setting: str, address: Address, listener: Listener, *, reuse_port: bool = False
-    ) -> None:
-        await listener.open(setting, address, reuse_port=reuse_port)
+    async def _listen_for_clients(self, sockets: Sequence[socket.socket]) -> Listener:
+        listener = Listener(lambda: ClientConnection(self.front), self._client_tls)
+        await listener.open_on(sockets)
         self._listeners.append(listener)
+        return listener
 
     def _hear_engines(self, strategy: KvAware | None) -> KvStreams | None:
         """Follow the KV events of all replicas, where the strategy asks for them."""
@@ -303,7 +343,11 @@ class Router:
         settings = self.settings
         if self._shared is None or settings.peer_address is None:
             return
-        await self.peers.start(settings.peer_address, self._shared)
+        sockets = self._sockets
+        await self.peers.start(
+            settings.peer_address, self._shared, sockets.peers if sockets is not None else None
+        )
+        self.peers.ports = sockets.workers if sockets is not None else 1
         if settings.peers is None:
             self.peers.replace(map(parse_peer, settings.peer))
             return

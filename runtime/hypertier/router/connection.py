@@ -28,6 +28,11 @@ class Owner(Protocol):
     check_head: Callable[[Request], Refusal | None] | None
 
     @property
+    def idle_ticks(self) -> int:
+        """How long a connection may be idle while the router drains; -1 for not at all."""
+        ...
+
+    @property
     def tick(self) -> int:
         """Seconds, counted."""
         ...
@@ -250,7 +255,7 @@ class ClientConnection(asyncio.Protocol):
         elif self._request is None:
             patience = idle_timeout
             if self._owner.draining:
-                patience = NEW_TICKS if self.is_new else -1
+                patience = max(NEW_TICKS if self.is_new else -1, self._owner.idle_ticks)
             if silent > patience:
                 self.close()
 

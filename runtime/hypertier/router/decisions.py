@@ -36,9 +36,10 @@ class Decision(NamedTuple):
     seconds: float
     candidates: Sequence[dict[str, Any]] = ()
     end_of_answer: bytes = b""
+    ended_at: float = 0.0
 
-    def told(self) -> dict[str, Any]:
-        """As JSON."""
+    def told(self, epoch: float) -> dict[str, Any]:
+        """As JSON; `epoch` is the time since 1970 at which the router's clock was 0."""
         choice = self.choice
         return {
             "request_id": self.request_id.decode("latin-1"),
@@ -49,6 +50,8 @@ class Decision(NamedTuple):
             "matched_bytes": None if choice is None else choice.matched_bytes,
             "tried_before": list(self.tried),
             "status": self.status,
+            "ended_at": round(self.ended_at + epoch, 3),
+            "clock_seconds": self.ended_at,  # of the machine, to sort what its processes tell
             "predicted_ttft_seconds": None if choice is None else choice.predicted_seconds,
             "ttft_seconds": self.first_byte_seconds,
             "seconds": self.seconds,
@@ -70,11 +73,11 @@ class Decisions:
         self._latest: deque[Decision] = deque(maxlen=MAX_DECISIONS)
         self.add = self._latest.append
 
-    def told(self, request_id: str | None, limit: int) -> list[dict[str, Any]]:
+    def told(self, request_id: str | None, limit: int, epoch: float = 0.0) -> list[dict[str, Any]]:
         """Latest first: all, or those of one id."""
         wanted = None if request_id is None else request_id.encode("latin-1", "replace")[:MAX_NAME_BYTES]
         found = [d for d in reversed(self._latest) if wanted is None or d.request_id == wanted]
-        return [decision.told() for decision in found[:limit]]
+        return [decision.told(epoch) for decision in found[:limit]]
 
 
 def weigh(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import time
 from asyncio import Event
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
@@ -30,6 +31,8 @@ from hypertier.router.wire import BodyBudget, Request
 log = logging.getLogger("hypertier.router")
 
 MAX_TOLD = 100
+# Clients that use a connection all the time send on it within that; a close could cross with what they send.
+REPLACED_IDLE_TICKS = 5
 _LOCAL_METHODS = (b"GET", b"HEAD")
 
 
@@ -52,6 +55,7 @@ class Front:
         self.settings = settings
         self.tick = 0
         self.draining = False
+        self.is_replaced = False
         self.max_head_bytes = settings.max_head_bytes
         self.max_body_bytes = settings.max_body_bytes
         self.budget = BodyBudget(settings.max_buffered_bytes)
@@ -87,6 +91,11 @@ class Front:
         # Whatever chooses now, the indexes of the others stay warm.
         self._hash_prompt = True
         self._session_key = self._session_key or self.settings.session_key.lower().encode()
+
+    @property
+    def idle_ticks(self) -> int:
+        """While it drains: clients of one that is replaced have to notice nothing of it."""
+        return REPLACED_IDLE_TICKS if self.is_replaced else -1
 
     def opened(self, connection: ClientConnection) -> None:
         """A client connected."""
@@ -184,7 +193,7 @@ class Front:
         self, connection: ClientConnection, request: Request, request_id: str | None
     ) -> None:
         """The latest decisions, or those of one `x-request-id`."""
-        told = self._proxy.decisions.told(request_id, MAX_TOLD)
+        told = self._proxy.decisions.told(request_id, MAX_TOLD, time.time() - self._proxy.now())
         self._answer(connection, request, 200, json.dumps({"decisions": told}).encode())
 
     def answer_explanation(
@@ -396,7 +405,7 @@ class Front:
             self._refuse(connection, Refusal(404, "metrics are on the port of --metrics-port", "not_found"))
 
     def _answer_health(self, connection: ClientConnection, request: Request) -> None:
-        if self.draining:
+        if self.draining and not self.is_replaced:
             self._refuse(
                 connection, Refusal(503, "the router is draining", "draining", retry_after_seconds=1)
             )

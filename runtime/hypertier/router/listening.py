@@ -6,7 +6,8 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hypertier.errors import ConfigError
 from hypertier.router.settings import Address
@@ -16,6 +17,19 @@ HANDSHAKE_SECONDS = 5.0
 """For those taken last: they keep a router from its end."""
 
 Factory = Callable[[], asyncio.Protocol]
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """What a router serves on that its supervisor opened, see `workers.sockets`.
+
+    `workers` is how many ports in a row each router of the endpoint has for others, `peers` this one's own.
+    """
+
+    clients: Sequence[socket.socket]
+    admin: socket.socket
+    peers: socket.socket | None
+    workers: int
 
 
 class Listener:
@@ -28,41 +42,48 @@ class Listener:
     def __init__(self, factory: Factory, tls: ssl.SSLContext | None = None) -> None:
         self._factory = factory
         self._tls = tls
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
-    async def open(self, setting: str, address: Address, *, reuse_port: bool = False) -> None:
+    async def open(self, setting: str, address: Address) -> None:
         """Listen. Raises ConfigError, naming `setting`, for an address that can't be."""
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._factory,
-                address.host,
-                address.port,
-                backlog=BACKLOG,
-                ssl=self._tls,
-                reuse_port=reuse_port,
+            self._servers.append(
+                await asyncio.get_running_loop().create_server(
+                    self._factory, address.host, address.port, backlog=BACKLOG, ssl=self._tls
+                )
             )
         except OSError as error:
             raise ConfigError(
                 setting, str(address), f"an address of this machine that is free ({error})"
             ) from error
 
+    async def open_on(self, sockets: Sequence[socket.socket]) -> None:
+        """Listen on these, which are bound, and are closed with this."""
+        for one in sockets:
+            self._servers.append(
+                await asyncio.get_running_loop().create_server(
+                    self._factory, sock=one, backlog=BACKLOG, ssl=self._tls
+                )
+            )
+
     @property
     def port(self) -> int:
         """The port, known once it is open."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        return int(self._servers[0].sockets[0].getsockname()[1])
 
     def close(self) -> None:
         """Listen no more."""
-        server, self._server = self._server, None
-        if server is not None:
+        servers, self._servers = self._servers, []
+        for server in servers:
             server.close()
 
     async def leave(self) -> None:
         """Listen no more, and take all that wait in the kernel: they were told that they are connected."""
-        if self._server is None:
-            return
-        copies = [socket.socket(fileno=os.dup(listening.fileno())) for listening in self._server.sockets]
+        copies = [
+            socket.socket(fileno=os.dup(listening.fileno()))
+            for server in self._servers
+            for listening in server.sockets
+        ]
         self.close()
         waiting = [client for copy in copies for client in _take_all(copy)]
         await asyncio.gather(*map(self._serve, waiting))

@@ -81,13 +81,20 @@ class Peers:
         self._waiting: list[bytes] = []
         self._flush_at: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
+        self._handed_over = asyncio.Event()
+        self.ports = 1
 
-    async def start(self, listen: Address, sharing: Sharing) -> None:
-        """Listen for other routers. Raises ConfigError for an address that can't be."""
+    async def start(self, listen: Address, sharing: Sharing, bound: socket.socket | None = None) -> None:
+        """Listen for other routers, on the socket that is bound there already, where there is one.
+
+        Raises ConfigError for an address that can't be."""
         self.sharing = sharing
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: Incoming(self), listen.host, listen.port)
+            if bound is not None:
+                self._server = await loop.create_server(lambda: Incoming(self), sock=bound)
+            else:
+                self._server = await loop.create_server(lambda: Incoming(self), listen.host, listen.port)
         except OSError as error:
             raise ConfigError(
                 "--peer-listen", str(listen), f"an address of this machine that is free ({error})"
@@ -100,8 +107,12 @@ class Peers:
         return int(cast(asyncio.Server, self._server).sockets[0].getsockname()[1])
 
     def replace(self, addresses: Iterable[Address]) -> None:
-        """Tell the routers there, `MAX_PEERS` at most, and no others; its own address does no harm."""
-        wanted = set(sorted(addresses, key=str)[:MAX_PEERS])
+        """Tell the routers there, `MAX_PEERS` at most, and no others; its own address does no harm.
+
+        A router of several workers has as many `ports` in a row, of which the first is known.
+        """
+        every = [Address(one.host, one.port + further) for one in addresses for further in range(self.ports)]
+        wanted = set(sorted(every, key=str)[:MAX_PEERS])
         for address in self._keepers.keys - wanted - {None}:
             self._keepers.end(address)
         for address in wanted:
@@ -114,6 +125,14 @@ class Peers:
         self._waiting.append(message)
         if self._flush_at is None:
             self._flush_at = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
+
+    def hand_over(self) -> None:
+        """Hear nobody any more, since another has this one's port, and tell that one what is in flight."""
+        if self._server is not None:
+            self._server.close()
+        for incoming in list(self.incoming):
+            incoming.end()
+        self._handed_over.set()
 
     async def stop(self) -> None:
         """End all connections; what others told is forgotten."""
@@ -170,7 +189,7 @@ class Peers:
             finally:
                 link.end()
             if link.is_self:
-                return
+                await self._handed_over.wait()  # from then on, another is there
             if self.now() - began > MAX_RETRY_SECONDS:
                 num_failures = 0
             longest = min(self._retry_seconds * 2**num_failures, MAX_RETRY_SECONDS)

@@ -419,6 +419,7 @@ class Exchange:
         """Keep what was decided, for who asks."""
         self._end_status = status
         begun_at, first, model = self._begun_at, self._first_byte_at, self.inference.model
+        now = self._proxy.now()
         self._proxy.decisions.add(
             Decision(
                 self.request_id[:MAX_NAME_BYTES],
@@ -428,9 +429,10 @@ class Exchange:
                 [replica.url for replica in self._tried] if self._tried else (),
                 status,
                 None if first is None else first - begun_at,
-                self._proxy.now() - begun_at,
+                now - begun_at,
                 self._candidates,
                 (self._end_of_answer or b"") if self._is_weighed else b"",
+                now,
             )
         )
 

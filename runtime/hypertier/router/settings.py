@@ -20,6 +20,7 @@ SAMPLE_RATIO = 0.01
 # What is more is a slip of the hand: a router that never gives up, or one that no node has memory for.
 MAX_SECONDS = 86_400
 MAX_BYTES = 2**40
+MAX_WORKERS = 64
 
 CLAIM = "jwt:"
 # Names of Kubernetes: a namespace, a Service, and a port by its number or its name (RFC 6335).
@@ -205,7 +206,7 @@ class RouterSettings:
     replica_cert: str | None = None
     replica_key: str | None = None
     replica_server_name: str | None = None
-    reuse_port: bool = False
+    workers: int | None = None
     explain: bool = False
     explain_on_request: bool = False
     retries: int = 2
@@ -260,6 +261,7 @@ class RouterSettings:
         self._check_tls()
         self._check_kv_events()
         self._check_peers()
+        self._check_workers()
         self._check_prefill()
         if self.otlp_endpoint is not None and not re.fullmatch(r"https?://[^/?#\s@]+/?", self.otlp_endpoint):
             raise ConfigError(
@@ -389,12 +391,36 @@ class RouterSettings:
             raise ConfigError(
                 "--peers", None, "dns://HOST:PORT of the routers, or --peer for each, beside --peer-listen"
             )
-        if tells and self.strategy == "roundrobin" and self.access is None:
+        if tells and self.strategy == "roundrobin" and self.access is None and self.routes is None:
             raise ConfigError(
                 "--strategy",
                 self.strategy,
                 "another one with --peers or --peer, or --access, whose limits routers divide: turns need no "
                 "news of load",
+            )
+
+    def _check_workers(self) -> None:
+        workers = self.workers
+        if workers is None:
+            return
+        if not 1 <= workers <= MAX_WORKERS:
+            raise ConfigError("--workers", workers, f"1 to {MAX_WORKERS}, about one for each core")
+        if self.metrics_port is None:
+            raise ConfigError(
+                "--metrics-port", None, "a port of its own with --workers: one worker knows not of the others"
+            )
+        if self.max_buffered_bytes // workers < self.max_body_bytes:
+            raise ConfigError(
+                "--max-buffered-bytes",
+                self.max_buffered_bytes,
+                f"at least --max-body-bytes for each of {workers} workers, who divide it",
+            )
+        address = self.peer_address
+        if address is not None and not 1 <= address.port <= 65536 - workers:
+            raise ConfigError(
+                "--peer-listen",
+                self.peer_listen,
+                f"1 to {65536 - workers}: each of {workers} workers has a port, in a row from there",
             )
 
     def _check_numbers(self) -> None:
@@ -478,8 +504,11 @@ class RouterSettings:
         return (
             f"strategy {self.strategy}, {source}; bodies up to {self.max_body_bytes / MIB:g} MiB, "
             f"prefix index {self.index_bytes / MIB:g} MiB, {self.retries} retries before the first byte, "
-            f"drain {self.drain_seconds:g} s{self._peers_plan()}{self._access_plan()}"
+            f"drain {self.drain_seconds:g} s{self._workers_plan()}{self._peers_plan()}{self._access_plan()}"
         )
+
+    def _workers_plan(self) -> str:
+        return "" if self.workers is None else f"; {self.workers} worker process(es)"
 
     def _access_plan(self) -> str:
         return "" if self.access is None and self.api_keys is None else "; asks who asks, and how much"

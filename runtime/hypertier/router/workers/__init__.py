@@ -1,0 +1,1 @@
+"""One router in several processes: a supervisor that owns its sockets, and workers that serve on them."""

@@ -1,0 +1,325 @@
+"""`hypertier router --workers N`: opens what all listen on, starts the workers, and keeps them going."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from hypertier.errors import WorkerError
+from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.workers import sockets
+from hypertier.router.workers.admin import WorkersAdmin
+from hypertier.router.workers.plan import (
+    hears_others,
+    peer_address,
+    ports_of_a_router,
+    shares_news,
+    worker_settings,
+)
+from hypertier.router.workers.process import Worker
+
+log = logging.getLogger("hypertier.router")
+
+START_SECONDS = 120.0
+"""Until a worker serves: each engine is asked for its health and its models first."""
+SILENT_SECONDS = 30.0
+"""A worker says that it is alive each second; one that does not is stuck, and is killed."""
+STEADY_SECONDS = 60.0
+"""A worker that served for so long and ends is started again at once."""
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 30.0
+MAX_FAILED_STARTS = 5
+EXIT_SECONDS = 15.0
+"""Beyond the time to drain, for a worker to end by itself."""
+
+
+class Supervisor:
+    """The workers of one router, and all sockets that they serve on.
+
+    A worker that ends unasked is started again, sooner if it had served long; until then another serves on
+    its sockets, too, so that nobody waits there. `restarts` counts by cause: `exit`, `signal` or `silent`;
+    `reloads` by result. One that can't be started MAX_FAILED_STARTS times in a row ends the router, by its
+    `failure`.
+    """
+
+    def __init__(self, settings: RouterSettings) -> None:
+        assert settings.workers is not None
+        self.settings = settings
+        self.restarts: Counter[str] = Counter()
+        self.reloads: Counter[str] = Counter()
+        self.failure: WorkerError | None = None
+        self.on_failure: Callable[[], None] = lambda: None
+        self.current: list[Worker | None] = [None] * settings.workers
+        self.leaving: set[Worker] = set()
+        self._ending = asyncio.Event()
+        self.admin = WorkersAdmin(self)
+        self._changing = [asyncio.Lock() for _ in range(settings.workers)]
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._now = asyncio.get_running_loop().time
+
+    @property
+    def workers(self) -> list[Worker]:
+        """Those that live, one that another has replaced among them."""
+        return [one for one in self.current if one is not None] + list(self.leaving)
+
+    @property
+    def stopping(self) -> bool:
+        """It ends, and starts nobody any more."""
+        return self._ending.is_set()
+
+    @property
+    def port(self) -> int:
+        """The clients' port, known once started."""
+        return int(self._clients[0][0].getsockname()[1])
+
+    @property
+    def metrics_port(self) -> int:
+        """The port of `/metrics`, known once started."""
+        return self.admin.port
+
+    async def start(self) -> int:
+        """Open everything, start the workers, and return how many replicas are healthy.
+
+        The first goes alone, so that what can't work is said once. Raises ConfigError or WorkerError.
+        """
+        settings, count = self.settings, len(self.current)
+        self._clients = sockets.bind_group("--listen", settings.address, count)
+        self._peers = [
+            sockets.bind("--peer-listen", peer_address(settings, slot))
+            for slot in range(count if shares_news(settings) or hears_others(settings) else 0)
+        ]
+        await self.admin.start()
+        try:
+            first = self.current[0] = await self._begin(0)
+            begun = await asyncio.gather(*map(self._begin, range(1, count)), return_exceptions=True)
+            for slot, worker in enumerate(begun, 1):
+                if isinstance(worker, BaseException):
+                    raise worker
+                self.current[slot] = worker
+        except BaseException:
+            await self.stop()
+            raise
+        for slot in range(count):
+            self._do(self._keep(slot))
+        self._do(self._watch())
+        return first.ready.result()
+
+    async def reload(self) -> None:
+        """Replace every worker, one after the other, each once another serves in its place."""
+        for slot in range(len(self.current)):
+            async with self._changing[slot]:
+                old = self.current[slot]
+                if old is None or self.stopping:  # a new one is on its way
+                    continue
+                try:
+                    new = self.current[slot] = await self._begin(slot)
+                except WorkerError as error:
+                    self.reloads["failed"] += 1
+                    log.error("the reload ends, and worker %d and those after it stay: %s", slot, error)
+                    return
+                log.info("worker %d: process %d takes over from %d", slot, new.pid, old.pid)
+                self._do(self._part_with(old))
+        self.reloads["good"] += 1
+
+    async def drain(self) -> None:
+        """Have all workers drain, and return once they have ended."""
+        self._ending.set()
+        # The last copies of the sockets are the workers': what waits there is theirs, to take or to refuse.
+        self._close_sockets()
+        for worker in self.workers:
+            worker.tell("drain")
+        seconds = self.settings.lameduck_seconds + self.settings.drain_seconds + EXIT_SECONDS
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(worker.ended() for worker in self.workers))
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End everything now."""
+        self._ending.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for worker in self.workers:
+            worker.kill()
+        await asyncio.gather(*(worker.ended() for worker in self.workers))
+        self._close_sockets()
+        await self.admin.stop()
+
+    def _close_sockets(self) -> None:
+        for group in (*self._clients, self._peers):
+            sockets.close(group)
+
+    async def _begin(self, slot: int) -> Worker:
+        """Start one, and return it once it serves. Raises WorkerError."""
+        settings = self.settings
+        told = [Address(str(one.getsockname()[0]), one.getsockname()[1]) for one in self._peers]
+        worker = await Worker.start(
+            slot,
+            worker_settings(settings, slot, told),
+            self._clients,
+            self._peers[slot] if self._peers else None,
+            ports_of_a_router(settings),
+        )
+        self.leaving.add(worker)  # whatever comes of it, it is one to end
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await asyncio.shield(worker.ready)
+        except TimeoutError:
+            worker.kill()
+            await worker.ended()
+            raise WorkerError(f"worker {slot} did not serve within {START_SECONDS:g} s") from None
+        except WorkerError:
+            await worker.ended()
+            raise
+        finally:
+            if worker.ready.done() or worker.exit_status is not None:
+                self.leaving.discard(worker)
+        return worker
+
+    async def _keep(self, slot: int) -> None:
+        """Start another, as often as the one that serves there ends unasked."""
+        pause = 0.0
+        while True:
+            worker = self.current[slot]
+            assert worker is not None
+            status = await worker.ended()
+            if self.stopping:
+                return
+            if worker is not self.current[slot]:  # it was replaced
+                continue
+            async with self._changing[slot]:
+                cause = "silent" if worker.is_silent else "exit" if status >= 0 else "signal"
+                self.restarts[cause] += 1
+                if self._now() - worker.started_at > STEADY_SECONDS:
+                    pause = 0.0
+                log.error("worker %d ended with %d (%s); another starts in %g s", slot, status, cause, pause)
+                self.admin.retain(worker)
+                self.current[slot] = None
+                self._cover()
+                await asyncio.sleep(pause)
+                if self._ending.is_set():
+                    return
+                pause = min(max(2 * pause, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+                try:
+                    self.current[slot] = await self._start_again(slot)
+                except WorkerError as error:
+                    self.failure = error
+                    self.on_failure()
+                    return
+                self._cover()
+
+    async def _start_again(self, slot: int) -> Worker:
+        pause = MIN_PAUSE_SECONDS
+        for attempt in range(1, MAX_FAILED_STARTS + 1):
+            try:
+                return await self._begin(slot)
+            except WorkerError as error:
+                log.error("worker %d does not start, try %d: %s", slot, attempt, error)
+                last = error
+            await asyncio.sleep(pause)
+            pause *= 2
+        raise WorkerError(
+            f"worker {slot} did not start {MAX_FAILED_STARTS} times in a row, last since: {last}"
+        )
+
+    def _cover(self) -> None:
+        """Have one that serves do so on the sockets of those that are away, too."""
+        away = [slot for slot, worker in enumerate(self.current) if worker is None]
+        first = True
+        for worker in self.current:
+            if worker is not None and worker.serves:
+                worker.tell("cover", slots=away if first else [])
+                first = False
+
+    async def _part_with(self, old: Worker) -> None:
+        """Let one that was replaced finish what it has."""
+        self.leaving.add(old)
+        old.is_leaving = True
+        old.tell("leave")
+        self._cover()
+        try:
+            async with asyncio.timeout(self.settings.drain_seconds + EXIT_SECONDS):
+                await old.ended()
+        except TimeoutError:
+            log.error("process %d, which was replaced, does not end; it is killed", old.pid)
+            old.kill()
+            await old.ended()
+        self.admin.retain(old)
+        self.leaving.discard(old)
+
+    async def _watch(self) -> None:
+        """End those that are stuck."""
+        while True:
+            await asyncio.sleep(1.0)
+            self.admin.tick += 1
+            self.admin.sweep()
+            for worker in self.workers:
+                if self._now() - worker.heard_at > SILENT_SECONDS and not worker.is_silent:
+                    log.error("worker %d said nothing for %g s; it is killed", worker.slot, SILENT_SECONDS)
+                    worker.is_silent = True
+                    worker.kill()
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self.failure is None:
+            log.critical("the router ends: its supervisor failed", exc_info=error)
+            self.failure = WorkerError(f"the supervisor failed: {error!r}")
+            self.on_failure()
+
+
+async def supervise(settings: RouterSettings, *, started: Callable[[Supervisor, int], None]) -> None:
+    """Run until SIGTERM or SIGINT, then drain; replace all workers on SIGHUP.
+
+    `started` is called once all serve, with the number of healthy replicas. Raises ConfigError, or
+    WorkerError where workers can't be started.
+    """
+    loop = asyncio.get_running_loop()
+    supervisor = Supervisor(settings)
+    asked_to_stop, asked_to_reload = asyncio.Event(), asyncio.Event()
+    supervisor.on_failure = asked_to_stop.set
+
+    async def reload_when_asked() -> None:
+        while True:
+            await asked_to_reload.wait()
+            asked_to_reload.clear()
+            log.info("reloading")
+            await supervisor.reload()
+
+    loop.add_signal_handler(signal.SIGHUP, asked_to_reload.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    starting = loop.create_task(supervisor.start())
+    stop = loop.create_task(asked_to_stop.wait())
+    await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return
+    started(supervisor, starting.result())
+    reloading = loop.create_task(reload_when_asked())
+    await stop
+    reloading.cancel()
+    await asyncio.gather(reloading, return_exceptions=True)
+    log.info("draining %d worker(s) for up to %g s", len(supervisor.workers), settings.drain_seconds)
+    await supervisor.drain()
+    if supervisor.failure is not None:
+        raise supervisor.failure
+
+
+def run(settings: RouterSettings, *, started: Callable[[Supervisor, int], None]) -> None:
+    """`supervise` on a uvloop of its own."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(supervise(settings, started=started))
