@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import json
 import threading
+import time
 import urllib.request
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 import pytest
+from click.testing import CliRunner
 
+from hypertier.cli.cache import command as cache
 from hypertier.lab.client import ask, post, request_body
 from hypertier.lab.lab import Lab
 from hypertier.lab.measuring import Measurement, measure, wait_until_stored
@@ -134,6 +140,64 @@ def test_an_engine_uses_what_another_computed(lab: Lab) -> None:
 
     counts = read_counts(other).since(before)
     assert (counts.hit_source, answer.text) == ("L2", computed.answer.text)
+
+
+@pytest.mark.parametrize("salt", ["", "a5a5a5a5a5a5a5a5.known-to-routers"], ids=["unsalted", "salted"])
+def test_explain_foretells_how_many_tokens_an_engine_finds_in_l2(lab: Lab, tmp_path: Path, salt: str) -> None:
+    system, user = new_prompt(700), "What ends in a hit?"
+    chat = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    body = tmp_path / "request.json"
+    body.write_text(json.dumps({"model": lab.plan.model_name, "messages": chat, "cache_salt": salt or None}))
+    one, other = lab.plan.replica_urls
+    before = explain(lab, body)
+    answered = complete(lab, one, chat, salt)
+
+    wait_until_explained(lab, body, answered["prompt_tokens"] // BLOCK_TOKENS * BLOCK_TOKENS)
+    foretold = explain(lab, body)
+    other_salt = explain(lab, body, "--salt", "another") if not salt else {"held_tokens": 0}
+    found = complete(lab, other, chat, salt)
+
+    assert (before["held_tokens"], other_salt["held_tokens"]) == (0, 0)
+    assert found["prompt_tokens_details"]["cached_tokens"] == foretold["held_tokens"] > 0
+
+
+def explain(lab: Lab, body: Path, *options: str) -> dict[str, Any]:
+    """What `hypertier cache explain` says of a request, about the one namespace, if there is any."""
+    arguments = [
+        "explain",
+        "--url",
+        f"redis://127.0.0.1:{lab.plan.l2_port}",
+        "--prompt",
+        str(body),
+        "--format",
+        "json",
+    ]
+    done = CliRunner(env=lab.plan.engines[0].env).invoke(
+        cache, [*arguments, "--endpoint", lab.plan.replica_urls[0], *options]
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)["namespaces"]
+    return dict(told[0]) if told else {"held_tokens": 0}
+
+
+def wait_until_explained(lab: Lab, body: Path, num_tokens: int) -> None:
+    """Stores follow the answer."""
+    deadline = time.monotonic() + 60
+    while explain(lab, body)["held_tokens"] < num_tokens:
+        assert time.monotonic() < deadline, explain(lab, body)
+
+
+def complete(lab: Lab, url: str, chat: list[dict[str, str]], salt: str) -> dict[str, Any]:
+    """The usage of one answer of an engine."""
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=DEADLINE_SECONDS) as client:
+        answer = client.chat.completions.create(
+            model=lab.plan.model_name,
+            messages=chat,  # type: ignore[arg-type]
+            max_tokens=4,
+            extra_body={"cache_salt": salt} if salt else {},
+        )
+    assert answer.usage is not None
+    return answer.usage.model_dump()
 
 
 def test_openais_own_client_is_served(lab: Lab) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
-from urllib.parse import urlsplit
 
 import click
 
+from hypertier.cli.prompts import Asked, is_http, prompt_options, tokenized
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.lab.client import ask
 from hypertier.spec.quantities import parse_seconds
@@ -25,7 +25,7 @@ from hypertier.tier.selection import Selection, tags_of, tenant_name
 
 COLUMNS = ("namespace", "model", "label", "epoch", "tenant", "chunks", "values", "size", "expires in")
 NOTHING = "nothing in L2"
-SELECTORS = "--namespace, --tenant, --model or --unused-for"
+SELECTORS = "--namespace, --tenant, --model, --unused-for or --prompt"
 
 
 @click.group("cache", epilog="Example: hypertier cache ls --url redis://127.0.0.1:6379")
@@ -59,6 +59,7 @@ def selectors(function: Callable[..., None]) -> Callable[..., None]:
 @command.command("ls", epilog="Example: hypertier cache ls --by tenant --model org/llama --unused-for 6h")
 @store_options
 @selectors
+@prompt_options
 @click.option("--by", type=click.Choice(["namespace", "tenant"]), default="namespace", show_default=True)
 @click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def ls(
@@ -70,10 +71,11 @@ def ls(
     unused_for: str,
     by: str,
     format_: str,
+    asked: Asked | None,
 ) -> None:
     """Count what L2 holds by namespace: model, epoch, chunks, bytes, and when they expire."""
     with opened(url, ca_file) as (_, admin):
-        selection = select(admin, namespaces, tenants, model, unused_for)
+        selection = select(admin, namespaces, tenants, model, unused_for, asked)
         counts = inventory(admin, selection, by_tenant=by == "tenant")
     if format_ == "json":
         click.echo(json.dumps([as_json(each, tenants) for each in counts]))
@@ -84,16 +86,33 @@ def ls(
 
 @command.command("explain", epilog="Example: hypertier cache explain 4f1c 90ab")
 @store_options
-@click.argument("namespaces", nargs=-1, required=True)
-def explain(url: str | None, ca_file: str, namespaces: Sequence[str]) -> None:
+@prompt_options
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.argument("namespaces", nargs=-1)
+def explain(
+    url: str | None, ca_file: str, namespaces: Sequence[str], format_: str, asked: Asked | None
+) -> None:
     """Tell what a namespace stands for, or in what several differ, so that none uses the others' blocks.
 
-    NAMESPACES are as `ls` shows them; their first characters do.
+    With --prompt, tell how much of that prompt each namespace holds, and why not more.
+
+    NAMESPACES are as `ls` shows them; their first characters do. With --prompt and none of them, all.
     """
+    if not namespaces and asked is None:
+        raise ConfigError("NAMESPACES", "", "one or more of those that `ls` shows, or --prompt FILE")
+    prompt = None if asked is None else tokenized(asked)
     with opened(url, ca_file) as (_, admin):
         described = read_all_facts(admin)
-        known_namespaces = [each.namespace for each in count(admin.values(), described)]
-    chosen = [choose(name, known_namespaces) for name in namespaces]
+        known_namespaces = list(described)
+        if prompt is None or namespaces:
+            known_namespaces = [each.namespace for each in count(admin.values(), described)]
+        chosen = [choose(name, known_namespaces) for name in namespaces] or known_namespaces
+        if prompt is not None:
+            from hypertier.tier.explanation import explained, lines
+
+            told = explained(admin.find, prompt, {each: described.get(each, {}) for each in chosen})
+            click.echo(json.dumps(told) if format_ == "json" else "\n".join(lines(told) or [NOTHING]))
+            return
     facts = {namespace.hex()[:8]: dict(described.get(namespace, {})) for namespace in chosen}
     for name, known in facts.items():
         if not known:
@@ -105,6 +124,7 @@ def explain(url: str | None, ca_file: str, namespaces: Sequence[str]) -> None:
 @command.command("clear", epilog="Example: hypertier cache clear --tenant acme --yes")
 @store_options
 @selectors
+@prompt_options
 @click.option("--all", "everything", is_flag=True, help="Clear all there is.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def clear(
@@ -116,15 +136,16 @@ def clear(
     unused_for: str,
     everything: bool,
     yes: bool,
+    asked: Asked | None,
 ) -> None:
     """Remove from L2 what is selected, and look again whether it is gone. Prints an audit line.
 
     Several selectors remove what all of them select.
     """
-    if everything == bool(namespaces or tenants or model or unused_for):
+    if everything == bool(namespaces or tenants or model or unused_for or asked):
         raise ConfigError("--all", everything, f"--all alone, or one of {SELECTORS}")
     with opened(url, ca_file) as (address, admin):
-        selection = select(admin, namespaces, tenants, model, unused_for)
+        selection = select(admin, namespaces, tenants, model, unused_for, asked)
         chosen = inventory(admin, selection, by_tenant=bool(tenants))
         for line in table(chosen, tenants):
             click.echo(line)
@@ -143,6 +164,7 @@ def clear(
         "namespaces": sorted({each.namespace.hex() for each in chosen}),
         "tenants": sorted(tenants),
         "unused_for": unused_for or None,
+        "prompt": str(asked.file) if asked else None,
         "values_removed": num_removed,
         "values_left": num_left,
     }
@@ -176,15 +198,6 @@ def warm(file: TextIO, endpoint: str, model: str) -> None:
         num_tokens += answer.prompt_tokens
         num_cached += answer.cached_tokens
     click.echo(f"{num_prompts} prompts, {num_tokens} tokens, {num_cached} of them were cached before")
-
-
-def is_http(url: str) -> bool:
-    """Whether a host and a port can be read from `url`, and nothing but them."""
-    try:
-        parts = urlsplit(url)
-        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0 and parts.path in ("", "/")
-    except ValueError:
-        return False
 
 
 def prompts_in(file: TextIO) -> Iterator[str]:
@@ -234,7 +247,12 @@ def inventory(admin: RespAdmin, selection: Selection, *, by_tenant: bool = False
 
 
 def select(
-    admin: RespAdmin, namespaces: Sequence[str], tenants: Sequence[str], model: str, unused_for: str
+    admin: RespAdmin,
+    namespaces: Sequence[str],
+    tenants: Sequence[str],
+    model: str,
+    unused_for: str,
+    asked: Asked | None,
 ) -> Selection:
     """What the selectors mean.
 
@@ -252,7 +270,13 @@ def select(
             if not chosen:
                 models = {str(each["model"]) for each in facts.values() if each.get("model")}
                 raise ConfigError("--model", model, f"one of: {', '.join(sorted(models)) or 'L2 names none'}")
-    return Selection(chosen, tags_of(tenants), unused_seconds, facts)
+    keys = None
+    if asked is not None:
+        prompt = tokenized(asked)
+        from hypertier.tier.explanation import keys_of
+
+        keys = keys_of(prompt, facts)
+    return Selection(chosen, tags_of(tenants), unused_seconds, keys, facts)
 
 
 def choose(name: str, namespaces: Sequence[bytes]) -> bytes:

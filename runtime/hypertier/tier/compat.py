@@ -19,6 +19,7 @@ from vllm.v1.kv_offload import base as offload
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from hypertier.errors import ConfigError, TierUnavailableError
+from hypertier.tier import block_hashes
 
 OLDEST_VLLM = (0, 28)
 
@@ -92,7 +93,7 @@ def namespace_facts(spec: Any, chunk_bytes: int) -> dict[str, Any]:
         "blocks_per_chunk": config.cache.blocks_per_chunk,
         "chunk_bytes": chunk_bytes,
         "block_bytes": config.worker_kv_bytes_per_block,
-        "groups": [[group.tokens_per_block, list(group.layer_names)] for group in config.groups],
+        "groups": [described_group(group, index) for index, group in enumerate(config.groups)],
         "parallel": [
             getattr(parallel, name, 1)
             for name in ("world_size", "tp_size", "pp_size", "pcp_size", "dcp_size")
@@ -105,21 +106,34 @@ def namespace_facts(spec: Any, chunk_bytes: int) -> dict[str, Any]:
     }
 
 
+def described_group(group: Any, index: int) -> list[Any]:
+    """Tokens of a block and the layers; and the group's number, where it is another than its place."""
+    number = group_id(group, index)
+    return [group.tokens_per_block, list(group.layer_names), *([number] if number != index else [])]
+
+
 def tokens_per_chunk(spec: Any) -> int:
     """Tokens in a chunk of the first group of layers, those with full attention."""
     config = spec.config
     return int(config.groups[0].tokens_per_block) * int(config.cache.blocks_per_chunk)
 
 
-def chunk_keys(spec: Any, block_hashes: Sequence[bytes], num_tokens: int) -> Iterator[bytes]:
+def chunk_keys(spec: Any, hashes: Sequence[bytes], num_tokens: int) -> Iterator[bytes]:
     """Name the whole chunks among a request's first `num_tokens`, as vLLM names them to tiers."""
     config = spec.config
     for index, group in enumerate(config.groups):
-        tokens = int(group.tokens_per_block) * int(config.cache.blocks_per_chunk)
-        hashes = tokens // int(config.cache.tokens_per_hash)
-        suffix = int(getattr(group, "group_id", index)).to_bytes(4, "big")
-        for number in range(1, min(num_tokens // tokens, len(block_hashes) // hashes) + 1):
-            yield bytes(block_hashes[number * hashes - 1]) + suffix
+        yield from block_hashes.chunk_keys(
+            hashes,
+            num_tokens,
+            tokens_per_chunk=int(group.tokens_per_block) * int(config.cache.blocks_per_chunk),
+            tokens_per_hash=int(config.cache.tokens_per_hash),
+            group_id=group_id(group, index),
+        )
+
+
+def group_id(group: Any, index: int) -> int:
+    """The number of a group of layers in vLLM's own list; before 0.30 all are offered to tiers."""
+    return int(getattr(group, "group_id", index))
 
 
 def events_are_published(spec: Any) -> bool:

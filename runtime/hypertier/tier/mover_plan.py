@@ -62,6 +62,7 @@ def build_entries(plan: MoverPlan, hash_root: Callable[[], bytes]) -> tuple[Back
             lambda: model_fingerprint(plan.model, settings.revision, os.environ),
             hash_root,
             {"model": plan.model, "kept": described_terms(settings)},
+            os.environ.get("PYTHONHASHSEED"),
         ),
         chunk_bytes=size,
         ttl_seconds=settings.ttl_seconds,

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hypertier.tier.block_hashes import algorithm_of
+
 DIGEST_BYTES = 16
 NUM_SAMPLES = 16
 SAMPLE_BYTES = 64 * 1024
@@ -25,7 +27,8 @@ class Namespace:
     """The digest of one engine's facts, found out step by step, by any thread.
 
     `weights` reads the fingerprint of the weights, which may take a while; `hash_root` tells where the chain
-    of block hashes begins, which vLLM knows only once it serves. `labels` are described, not digested.
+    of block hashes begins, which vLLM knows only once it serves. `labels` are described, not digested, and so
+    is the algorithm of block hashes, which `hash_seed`, vLLM's `PYTHONHASHSEED`, gives away.
     """
 
     def __init__(
@@ -34,7 +37,9 @@ class Namespace:
         weights: Callable[[], str],
         hash_root: Callable[[], bytes],
         labels: Mapping[str, Any] | None = None,
+        hash_seed: str | None = None,
     ) -> None:
+        self._hash_seed = hash_seed
         self._labels = dict(labels or {})
         self._facts = dict(facts)
         self._weights = weights
@@ -57,7 +62,8 @@ class Namespace:
 
     def describe(self) -> bytes:
         """Return what was digested, and the labels, as JSON, for people to read."""
-        return json.dumps(self._labels | self._all_facts(), sort_keys=True).encode()
+        algorithm = {"hash_algorithm": algorithm_of(self._hash_root(), self._hash_seed)}
+        return json.dumps(self._labels | algorithm | self._all_facts(), sort_keys=True).encode()
 
     def _all_facts(self) -> dict[str, Any]:
         self.prepare()

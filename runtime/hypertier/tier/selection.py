@@ -15,13 +15,14 @@ from hypertier.tier.tenants import UNSALTED, tenant_tag
 class Selection:
     """Empty: everything. `namespaces` and `tags` are what is meant, None for all.
 
-    `facts` are what namespaces stand for, by namespace; they tell how long a chunk lives, and so how long ago
-    it was last used.
+    `keys` are chunks, by namespace and key, None for all. `facts` are what namespaces stand for, by
+    namespace; they tell how long a chunk lives, and so how long ago it was last used.
     """
 
     namespaces: frozenset[bytes] | None = None
     tags: frozenset[bytes] | None = None
     unused_seconds: int | None = None
+    keys: frozenset[tuple[bytes, bytes]] | None = None
     facts: Mapping[bytes, Mapping[str, Any]] = field(default_factory=dict)
 
     def takes_namespace(self, namespace: bytes) -> bool:
@@ -35,6 +36,8 @@ class Selection:
             return False
         if self.tags is not None and name.tenant not in self.tags:
             return False
+        if self.keys is not None and (name.namespace, name.key) not in self.keys:
+            return False
         if self.unused_seconds is None:
             return True
         unused = self._unused(name, value)
@@ -42,7 +45,7 @@ class Selection:
 
     def takes_with_chunks(self, name: bytes) -> bool:
         """Whether a value beside the chunks goes with them: a ledger, and what a namespace stands for."""
-        if self.unused_seconds is not None:
+        if self.unused_seconds is not None or self.keys is not None:
             return False
         if (ledger := parse_ledger_name(name)) is not None:
             namespace, tag = ledger

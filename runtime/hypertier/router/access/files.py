@@ -52,7 +52,7 @@ class AccessFiles:
         if self.api_keys is not None:
             text = _read("--api-keys", self.api_keys, keys.MAX_FILE_BYTES)
             ring = keys.parse(text.decode("utf-8", "replace"), "--api-keys", self.api_keys)
-        salt_key = _read_salt_key(self.salt_key) if self.salt_key is not None else None
+        salt_key = read_salt_key(self.salt_key) if self.salt_key is not None else None
         self._check(access, salt_key)
         return access, ring, None if access.shared_cache else salt_key
 
@@ -183,7 +183,8 @@ def _read(setting: str, path: str, max_bytes: int) -> bytes:
     return data
 
 
-def _read_salt_key(path: str) -> bytes:
+def read_salt_key(path: str) -> bytes:
+    """The key of `--salt-key`, from its file."""
     try:
         key = base64.b64decode(_read("--salt-key", path, 4096).strip(), validate=True)
     except binascii.Error:

@@ -31,11 +31,16 @@ class RespAdmin:
     def values(self) -> Iterator[Value]:
         """Yield every value with its size and the time that it has left."""
         for node, names in self._names():
-            sizes = ask_each(node, [command(b"STRLEN", name) for name in names], leave_untouched=True)
-            times = ask_each(node, [command(b"TTL", name) for name in names])
-            for name, size, time in zip(names, sizes, times, strict=True):
-                if isinstance(size, int) and isinstance(time, int) and time != -2:  # -2: gone meanwhile
-                    yield Value(name, size, None if time < 0 else time)
+            yield from look_at(node, names)
+
+    def find(self, names: Sequence[bytes]) -> dict[bytes, Value]:
+        """The values under some names, as far as there are any."""
+        self._topology.primaries(TIMEOUT_SECONDS)
+        by_node: dict[Node, list[bytes]] = {}
+        for name in names:
+            by_node.setdefault(self._topology.node_of(name, TIMEOUT_SECONDS), []).append(name)
+        found = (look_at(node, batch) for node, asked in by_node.items() for batch in batches(asked))
+        return {value.name: value for values in found for value in values}
 
     def facts(self) -> dict[bytes, bytes]:
         """The descriptions of namespaces, by namespace."""
@@ -76,6 +81,20 @@ class RespAdmin:
                     yield node, fresh
                 if cursor == b"0":
                     break
+
+
+def batches(names: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Cut names into as many as one request has."""
+    return (names[start : start + SCAN_COUNT] for start in range(0, len(names), SCAN_COUNT))
+
+
+def look_at(node: Node, names: Sequence[bytes]) -> Iterator[Value]:
+    """The values under names of one server, without using them."""
+    sizes = ask_each(node, [command(b"STRLEN", name) for name in names], leave_untouched=True)
+    times = ask_each(node, [command(b"TTL", name) for name in names])
+    for name, size, time in zip(names, sizes, times, strict=True):
+        if isinstance(size, int) and isinstance(time, int) and time != -2:  # -2: there is none
+            yield Value(name, size, None if time < 0 else time)
 
 
 def scan(node: Node, cursor: bytes) -> tuple[bytes, list[bytes]]:
