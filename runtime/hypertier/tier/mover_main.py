@@ -1,4 +1,5 @@
-"""The mover process: `python -P -m hypertier.tier.mover_main SOCKET L1`, descriptors that the engine opened.
+"""The mover process: `python -P -m hypertier.tier.mover_main SOCKET L1 PID [ENGINE]`: descriptors that the
+engine opened, its number, and a descriptor of itself.
 
 It has the interpreter's lock to itself, so neither TLS nor checksums hold up the engine's scheduler. It ends
 with the engine, or when told to. It reads commands, `(method, arguments)` of `ThreadMover`, after the first,
@@ -10,10 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -25,6 +28,7 @@ from hypertier.tier.mover import Change, Report, ThreadMover
 from hypertier.tier.mover_plan import build_mover
 
 LONGEST_SILENCE_SECONDS = 10.0
+LOOK_SECONDS = 0.5
 
 
 class Root:
@@ -71,10 +75,24 @@ def main() -> None:
     """Work until the engine closes its end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # meant for the engine, which decides when this ends
+    threading.Thread(target=end_with, args=tuple(map(int, sys.argv[3:])), daemon=True).start()
     end = socket.socket(fileno=int(sys.argv[1]))
     with contextlib.suppress(EOFError):
         serve(end, int(sys.argv[2]))
     os._exit(0)  # threads may be waiting for L2: nobody waits for them
+
+
+def end_with(pid: int, engine: int | None = None) -> None:
+    """End as soon as the engine has, however it did: with a descriptor of it at once, else within
+    `LOOK_SECONDS`.
+
+    The kernel's own signal for this, PR_SET_PDEATHSIG, comes when the thread that started us ends.
+    """
+    while engine is None and os.getppid() == pid:
+        time.sleep(LOOK_SECONDS)
+    if engine is not None:
+        select.select([engine], [], [])
+    os._exit(0)
 
 
 def serve(end: socket.socket, l1: int) -> None:

@@ -6,6 +6,7 @@ from a system call, of which TLS makes one per 16 KiB.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import socket
@@ -230,14 +231,28 @@ class ProcessMover:
 def spawn(l1: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start the process; returns it with our end of the socket pair.
 
+    It is given a descriptor of this process, too: our end alone would not tell of our death while a fork of
+    this process has it open.
+
     Raises:
         OSError: there is no descriptor, process or memory left.
     """
-    ours, theirs = socket.socketpair()
-    command = [sys.executable, "-P", "-m", "hypertier.tier.mover_main", str(theirs.fileno()), str(l1)]
-    with theirs:
+    with contextlib.ExitStack() as theirs:
+        ours, end = socket.socketpair()
+        theirs.enter_context(end)
+        given = [end.fileno(), l1]
+        with contextlib.suppress(OSError):  # before Linux 5.3, or not allowed
+            given.append(os.pidfd_open(os.getpid()))
+            theirs.callback(os.close, given[-1])
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "hypertier.tier.mover_main",
+            *map(str, [*given[:2], os.getpid(), *given[2:]]),
+        ]
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(), l1))
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=given)
         except OSError:
             ours.close()
             raise

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn, cast
@@ -294,3 +297,41 @@ def test_the_process_ends_with_the_engine(valkey: RealValkey, tmp_path: Path) ->
     assert world.mover._process.wait(SECONDS) == 0
     assert pid == world.mover._process.pid
     assert world.cache.close(SECONDS)
+
+
+ENGINE = """
+import os, sys, tempfile, time
+from hypertier.tier import mover_process
+if sys.argv[1] == "no pidfd":
+    def refuse(pid):
+        raise OSError
+    os.pidfd_open = refuse
+with tempfile.TemporaryFile() as l1:
+    process, ours = mover_process.spawn(l1.fileno())
+fork = os.fork()
+if fork:
+    print(process.pid, fork, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("kernel", ["pidfd", "no pidfd"])
+def test_the_process_never_outlives_a_killed_engine_whose_fork_lives_on(kernel: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", ENGINE, kernel], stdout=subprocess.PIPE) as engine:
+        assert engine.stdout is not None
+        mover, fork = map(int, engine.stdout.readline().split())
+        alive = is_running(mover)
+
+        engine.kill()
+
+        assert alive
+        assert eventually(lambda: not is_running(mover))
+        assert is_running(fork)
+        os.kill(fork, signal.SIGKILL)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and not only what is left of it until somebody waits for it."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
