@@ -84,12 +84,8 @@ class RespBackend:
         Raises:
             TierUnavailableError: the server refuses one of them, or does not answer.
         """
-
-        def read_all(connection: Connection) -> list[Reply] | ErrorReply:
-            replies = [connection.read() for _ in commands]
-            return next((reply for reply in replies if isinstance(reply, ErrorReply)), replies)
-
-        replies = self._call(key, commands, read_all, timeout_seconds)
+        requests = [[each] for each in commands]
+        replies: list[Reply] | ErrorReply = self._call(key, requests, Connection.read, timeout_seconds)
         if isinstance(replies, ErrorReply):
             raise refusal(replies)
         return replies
@@ -120,12 +116,14 @@ class RespBackend:
     ) -> int | None:
         """Send GETEX ... EX and receive into `buffers`. A key that holds no string holds no value."""
         request = [command(b"GETEX", key, b"EX", b"%d" % ttl_seconds)]
-        length = self._call(key, request, lambda connection: connection.read_into(buffers), timeout_seconds)
-        if isinstance(length, ErrorReply):
-            if length.code == "WRONGTYPE":
+        lengths = self._call(
+            key, [request], lambda connection: connection.read_into(buffers), timeout_seconds
+        )
+        if isinstance(lengths, ErrorReply):
+            if lengths.code == "WRONGTYPE":
                 return None
-            raise refusal(length)
-        return length
+            raise refusal(lengths)
+        return lengths[0]
 
     def put(self, key: bytes, buffers: Sequence[Buffer], ttl_seconds: int, timeout_seconds: float) -> None:
         """Send SET ... EX with the buffers as they lie."""
@@ -133,8 +131,8 @@ class RespBackend:
         head = b"*5\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n" % (len(key), key, length)
         ttl = b"%d" % ttl_seconds
         tail = b"\r\n$2\r\nEX\r\n$%d\r\n%s\r\n" % (len(ttl), ttl)
-        reply = self._call(key, [head, *buffers, tail], Connection.read, timeout_seconds)
-        expect(reply, b"OK")
+        replies = self._call(key, [[head, *buffers, tail]], Connection.read, timeout_seconds)
+        expect(replies if isinstance(replies, ErrorReply) else replies[0], b"OK")
 
     def close(self) -> None:
         """Break off all connections."""
@@ -143,11 +141,12 @@ class RespBackend:
     def _call(
         self,
         key: bytes,
-        request: Sequence[Buffer],
+        commands: Sequence[Sequence[Buffer]],
         read: Callable[[Connection], T | ErrorReply],
         timeout_seconds: float,
-    ) -> T | ErrorReply:
-        """Have the server of `key` answer, wherever redirections lead; returns the last one's answer.
+    ) -> list[T] | ErrorReply:
+        """Have the server of `key` carry out commands, wherever redirections lead, all again where one is
+        redirected; returns what `read` has made of the last one's answers, or the first error among them.
 
         Raises:
             TierPartError: one server of a cluster refuses or does not answer, now or a moment ago.
@@ -160,7 +159,7 @@ class RespBackend:
             if is_part and not node.circuit.admits():
                 raise TierPartError(f"{node.address.host}:{node.address.port} is left alone for a while")
             try:
-                answer = node.call(exchange_of(request, read, asking), deadline - time.monotonic())
+                answer = node.call(exchange_of(commands, read, asking), deadline - time.monotonic())
                 redirect = parse_redirect(answer, node.address) if isinstance(answer, ErrorReply) else None
             except TierError as error:
                 self._topology.doubt()
@@ -236,15 +235,26 @@ def read_batch(batch: Sequence[Wanted], connection: Connection) -> list[Reply]:
 
 
 def exchange_of(
-    request: Sequence[Buffer], read: Callable[[Connection], T], asking: bool
-) -> Callable[[Connection], T]:
-    """Send a request, after ASKING where a server demanded it, and read its answer."""
+    commands: Sequence[Sequence[Buffer]], read: Callable[[Connection], T | ErrorReply], asking: bool
+) -> Callable[[Connection], list[T] | ErrorReply]:
+    """Send commands at once and read their answers, or the first error. Where a server demanded ASKING, it
+    goes before each: it holds for one.
+    """
 
-    def exchange(connection: Connection) -> T:
-        connection.send([ASKING, *request] if asking else request)
-        if asking:
-            connection.read()
-        return read(connection)
+    def exchange(connection: Connection) -> list[T] | ErrorReply:
+        first = [ASKING] if asking else []
+        connection.send([buffer for each in commands for buffer in (*first, *each)])
+        answers: list[T] = []
+        error: ErrorReply | None = None
+        for _ in commands:
+            if asking:
+                connection.read()
+            answer = read(connection)
+            if not isinstance(answer, ErrorReply):
+                answers.append(answer)
+            elif error is None:
+                error = answer
+        return answers if error is None else error
 
     return exchange
 

@@ -10,6 +10,7 @@ from fakes_tier import FixedNamespace, RealCluster, eventually
 from hypertier.errors import TierPartError, TierUnavailableError
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.resp_ledger import RespLedger
 from hypertier.tier.backends.slots import key_slot
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.credentials import FixedCredentials
@@ -93,6 +94,24 @@ def test_while_a_slot_moves_its_keys_are_found_where_they_are(
     assert value == b"value of " + key
     assert cluster.nodes[target].ask(b"DBSIZE") != b":0\r\n"
     assert backend.exists_many([key], SECONDS) == [True]
+
+
+def test_a_ledger_is_kept_where_its_slot_moves_to(cluster: RealCluster, backend: RespBackend) -> None:
+    name = b"ledger"
+    slot = key_slot(name)
+    source = slot * 3 // 16_384
+    target = (source + 1) % 3
+    ledger = RespLedger(backend)
+    before = ledger.note(name, {b"a": 1.0, b"b": 2.0}, 0.0, 3600, SECONDS)
+    cluster.begin_to_move(slot, source, target, [name])
+
+    during = ledger.note(name, {b"c": 3.0}, 0.0, 3600, SECONDS)
+    surplus = ledger.surplus(name, 1, 2, SECONDS)
+    ledger.forget(name, surplus, SECONDS)
+
+    assert (before, during, surplus) == (2, 3, [b"a", b"b"])
+    assert ledger.note(name, {}, 0.0, 3600, SECONDS) == 1
+    cluster.move(slot, source, target)
 
 
 def test_slots_that_moved_are_followed(cluster: RealCluster, backend: RespBackend) -> None:
