@@ -26,7 +26,13 @@ HypertierError                 anything below; the command line prints it and ex
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from datetime import date
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 MAX_SHOWN_CHARACTERS = 200
 
@@ -39,19 +45,52 @@ class ConfigError(HypertierError, ValueError):
     """A setting that cannot work: names it, what it was, what would work."""
 
     def __init__(self, setting: str, got: Any, expected: str) -> None:
-        super().__init__(f"{setting} is {_shown(got)}; expected {expected}")
+        super().__init__(f"{setting} is {shown(got)}; expected {expected}")
         self.setting = setting
         self.got = got
         self.expected = expected
 
 
-def _shown(got: Any) -> str:
-    """A value as Python writes it, cut off where nobody would read on."""
-    try:
-        text = repr(got)
-    except ValueError:  # Python writes no number of more than 4,300 digits
-        return "a number of thousands of digits"
+def shown(got: Any) -> str:
+    """A value as one types it, or `not set` or `empty`; cut off where nobody would read on.
+
+    What is no value of a file or a command line is told by its type, as it has no spelling.
+    """
+    if got is None:
+        return "not set"
+    if isinstance(got, str | bytes | Collection) and not got:
+        return "empty"
+    text = _spelled(got)
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
+
+
+def _spelled(got: Any) -> str:
+    match got:
+        case None:
+            return "null"
+        case bool():
+            return "true" if got else "false"
+        case str() | bytes() | float():
+            return repr(got)
+        case int():
+            # Python writes no number of more than 4,300 digits.
+            return repr(got) if got.bit_length() < 4096 else "a number of thousands of digits"
+        case PurePath() | date():
+            return str(got)
+        case Mapping():
+            entries = (f"{key or _spelled(key)}: {_spelled(entry)}" for key, entry in _first(got.items()))
+            return "{" + ", ".join(entries) + "}"
+        case Sequence():
+            return "[" + ", ".join(_spelled(entry) for entry in _first(got)) + "]"
+        case Set():
+            return "[" + ", ".join(_spelled(entry) for entry in _first(sorted(got, key=str))) + "]"
+    cls = got if isinstance(got, type) else type(got)
+    return f"{'the class' if cls is got else 'an object of'} {cls.__module__}.{cls.__qualname__}"
+
+
+def _first(entries: Iterable[T]) -> Iterator[T]:
+    """No more entries than are shown."""
+    return islice(entries, MAX_SHOWN_CHARACTERS)
 
 
 class ManifestError(HypertierError):

@@ -113,7 +113,7 @@ def test_pods_start_on_a_node_and_with_their_role(name: str, template: dict[str,
 def test_a_closed_network_is_told_what_to_copy(made: Any) -> None:
     cluster = cluster_of(new_stack(), closed=True)
 
-    with pytest.raises(ConfigError, match=r"registry is None.*chart .* as charts/.* and .* as "):
+    with pytest.raises(ConfigError, match=r"registry is not set.*chart .* as charts/.* and .* as "):
         made(cdk.Stack.of(cluster), "Controller", cluster=cluster)
 
 

@@ -386,7 +386,7 @@ def test_of_several_endpoints_one_must_be_named(reference_deployment: Deployment
         endpoints=(first, replace(first, metadata=replace(first.metadata, name="other"))),
     )
 
-    with pytest.raises(ConfigError, match=r"endpoint is None.*llama-70b, other"):
+    with pytest.raises(ConfigError, match=r"endpoint is not set.*llama-70b, other"):
         InferenceEndpoint(stack, "Endpoint", cluster=cluster_of(stack, deployment), deployment=deployment)
 
 

@@ -64,7 +64,7 @@ def test_what_is_there_already_is_taken_as_it_is(reference_deployment: Deploymen
 
 def test_of_an_existing_cluster_it_must_be_said() -> None:
     with pytest.raises(
-        ConfigError, match=r"controllers\.loadBalancer is None; expected existing, or install"
+        ConfigError, match=r"controllers\.loadBalancer is not set; expected existing, or install"
     ):
         synthesized(with_tls(load_deployment(ADOPT), Controllers()))
 

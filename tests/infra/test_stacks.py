@@ -155,7 +155,7 @@ def test_on_an_existing_cluster_the_endpoint_is_whole(adopted: Assembly) -> None
 
 
 def test_an_existing_cluster_must_be_told_of(reference_deployment: Deployment) -> None:
-    with pytest.raises(ConfigError, match=r"cluster\.attributes is None; expected .*eksClusterName"):
+    with pytest.raises(ConfigError, match=r"cluster\.attributes is not set; expected .*eksClusterName"):
         add_stacks(new_app(), replace(reference_deployment, cluster=Cluster(existing="prod")))
 
 
@@ -166,7 +166,7 @@ def test_scaling_without_metrics_is_refused(reference_deployment: Deployment) ->
         endpoint, spec=replace(endpoint.spec, metrics=replace(endpoint.spec.metrics, enabled=False))
     )
 
-    with pytest.raises(ConfigError, match=r"llama-70b: spec\.metrics\.enabled is False"):
+    with pytest.raises(ConfigError, match=r"llama-70b: spec\.metrics\.enabled is false"):
         add_stacks(new_app(), replace(reference_deployment, endpoints=(silent,)))
 
 

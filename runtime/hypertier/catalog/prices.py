@@ -7,14 +7,18 @@ take yours from the Price List API and hand them in as a file (`-c prices=FILE`,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from hypertier.catalog.cache_nodes import CACHE_NODE_TYPES
+from hypertier.catalog.instance_types import INSTANCE_TYPES
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec.source import read_documents, read_text
+from hypertier.spec.suggest import nearest
 
 HOURS_PER_MONTH = 730
 
@@ -73,18 +77,43 @@ PRICES: PriceTable = {
     **_rows("custom metric", 0.30 / HOURS_PER_MONTH, "https://signoz.io/guides/cloudwatch-pricing"),
 }
 
+UNPRICED = ("alarm",)
+"""What the review counts and PRICES has no price of."""
+
+_NODE = re.compile(r"(?P<family>(ml|cache)\.[a-z0-9-]+)\.(nano|micro|small|medium|metal|\d*x?large)")
+_KNOWN_NODES = (*INSTANCE_TYPES, *CACHE_NODE_TYPES)
+_KNOWN_FAMILIES = {name.rpartition(".")[0] for name in _KNOWN_NODES}
+
 
 def load_prices(path: Path | str, region: str) -> PriceTable:
     """Read a team's own prices, for one region: item -> `{usdPerHour, source, date}`, as YAML or JSON.
 
     Raises:
         ManifestError: the file cannot be read, or is no mapping.
-        ConfigError: an entry that is no price; names it.
+        ConfigError: an entry that is no price, or the price of nothing that a bill has; names it.
     """
     documents = read_documents(read_text(str(path)), str(path))
     if len(documents) != 1 or not isinstance(documents[0].data, dict):
         raise ManifestError(str(path), 1, "holds no mapping; expected item: {usdPerHour, source, date}")
+    for item in documents[0].data:
+        _check_item(item)
     return {(item, region): _price(item, entry) for item, entry in documents[0].data.items()}
+
+
+def _check_item(item: str) -> None:
+    """Refuse what no bill would look up; a node of a family that the catalog does not have may be one."""
+    others = [*dict.fromkeys(name for name, _ in PRICES), *UNPRICED]
+    node = _NODE.fullmatch(item)
+    if item in (*others, *_KNOWN_NODES) or (node and node["family"] not in _KNOWN_FAMILIES):
+        return
+    meant = nearest(item, (*others, *_KNOWN_NODES))
+    raise ConfigError(
+        "prices",
+        item,
+        f"{meant}?"
+        if meant
+        else f"an instance or cache node type, such as ml.p5.48xlarge, or {', '.join(others)}",
+    )
 
 
 def _price(item: str, entry: Any) -> Price:

@@ -87,7 +87,7 @@ def lay_over_options(
     known = overlay.kept_options | rules.keys()
     for option in options:
         if option.name not in known:
-            raise not_understood(f"{container}: {option.name}", option.text, option.name)
+            raise not_understood(f"{container}: {option.name}", option.text or "given", option.name)
     result = list(options)
     differences: list[Difference] = []
     for rule in overlay.options:

@@ -13,6 +13,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.quantities import parse_seconds
 from hypertier.spec.source import read_documents, read_text
+from hypertier.spec.unique import check_unique
 
 # Of RFC 7518 section 3.1 and RFC 8037: those whose verifier holds no secret. HS* and none are not among them.
 ASYMMETRIC = (
@@ -206,10 +207,7 @@ class Access:
                     "a path of engines, such as /tokenizer_info: / and what RFC 3986 allows in a path, which "
                     "no client could ask for otherwise",
                 )
-        names = [tenant.name for tenant in self.tenants]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError("access.tenants", names, f"each name once; {name!r} stands there twice")
+        check_unique("access.tenants", (tenant.name for tenant in self.tenants))
 
 
 def check_deployed(access: Access, serving: str) -> None:

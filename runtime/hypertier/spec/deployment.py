@@ -30,6 +30,7 @@ from hypertier.spec.instance_group import (
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
 from hypertier.spec.source import read_documents, read_text
 from hypertier.spec.tree import View, dotted, objects
+from hypertier.spec.unique import check_unique
 
 API_VERSION = "hypertier.dev/v1"
 KIND = "Deployment"
@@ -194,8 +195,7 @@ class L2:
                 "cache.l2.encryptionSecret", secret, "the name of a Secret in the endpoint's namespace"
             )
         names = [tenant.name for tenant in self.tenants]
-        if len(set(names)) < len(names):
-            raise ConfigError("cache.l2.tenants", names, "each name once")
+        check_unique("cache.l2.tenants", names)
         if names and self.backend == "tieredstorage":
             raise ConfigError(
                 "cache.l2.tenants",

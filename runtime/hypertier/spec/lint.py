@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from hypertier.errors import ConfigError, ManifestError
+from hypertier.errors import ConfigError, ManifestError, shown
 from hypertier.spec import codec
 from hypertier.spec.deployment import API_VERSION as DEPLOYMENT_VERSION
 from hypertier.spec.endpoint import API_GROUP
@@ -222,9 +222,9 @@ def _not_ours(name: str, index: int, document: Document, meant: str | None, lang
     if meant is not None:
         got = document.data.get("kind")
         where = (*document.inside, "kind")
-        message = f"kind is {got!r}; expected {meant}"
+        message = f"kind is {shown(got)}; expected {meant}"
         if language == "ko":
-            message = f"kind 값이 {got!r}입니다. {meant}이어야 합니다"
+            message = f"kind 값이 {shown(got)}입니다. {meant}이어야 합니다"
         edits = (Edit("set", where, meant),)
         return Finding(
             name,

@@ -122,7 +122,7 @@ def _offloading(settings: CacheSettings) -> dict[str, Any]:
             raise ConfigError(name, getattr(settings, name), f"{smallest} or more")
     if settings.blocks_per_chunk is not None and settings.blocks_per_chunk < 1:
         raise ConfigError(
-            "blocks_per_chunk", settings.blocks_per_chunk, "1 or more, or None for vLLM's default"
+            "blocks_per_chunk", settings.blocks_per_chunk, "1 or more, or nothing for vLLM's default"
         )
     extra: dict[str, Any] = {
         "spec_name": "PortableTieringSpec",

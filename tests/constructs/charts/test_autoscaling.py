@@ -170,7 +170,10 @@ def test_the_gate_sees_a_second_owner_of_replicas() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no trigger": ({"maxReplicaCount": 3}, r"spec\.autoScalingSpec is None; expected a cloudWatchTrigger or"),
+    "no trigger": (
+        {"maxReplicaCount": 3},
+        r"autoScalingSpec is not set; expected a cloudWatchTrigger or",
+    ),
     "the most below the fewest": (
         {"cloudWatchTrigger": CLOUD_WATCH, "minReplicaCount": 6},
         r"spec\.autoScalingSpec\.maxReplicaCount is 5; expected 6 or more",
@@ -185,15 +188,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a trigger without a target": (
         {"cloudWatchTrigger": {**CLOUD_WATCH, "targetValue": None}},
-        r"cloudWatchTrigger\.targetValue is None; expected a value",
+        r"cloudWatchTrigger\.targetValue is not set; expected a value",
     ),
     "a trigger without dimensions": (
         {"cloudWatchTrigger": {**CLOUD_WATCH, "dimensions": []}},
-        r"cloudWatchTrigger\.dimensions is \(\); expected a value",
+        r"cloudWatchTrigger\.dimensions is empty; expected a value",
     ),
     "a query without a server": (
         {"prometheusTrigger": {**PROMETHEUS, "serverAddress": ""}},
-        r"prometheusTrigger\.serverAddress is ''; expected a value",
+        r"prometheusTrigger\.serverAddress is empty; expected a value",
     ),
     "a metric type that is none": (
         {"prometheusTrigger": {**PROMETHEUS, "metricType": "Sum"}},

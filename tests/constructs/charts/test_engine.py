@@ -416,7 +416,7 @@ BAD_MANIFESTS = {
     ),
     "L2 without a backend": (
         {"spec.kvCacheSpec.l2CacheSpec": None},
-        r"l2CacheSpec\.l2CacheBackend is None; expected tieredstorage or redis",
+        r"l2CacheSpec\.l2CacheBackend is not set; expected tieredstorage or redis",
     ),
     "a URL without a port": (
         {"spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl": "rediss://cache.example"},
@@ -424,7 +424,7 @@ BAD_MANIFESTS = {
     ),
     "S3 without a bucket": (
         {"spec.modelSourceConfig": {"modelSourceType": "s3"}},
-        r"spec\.modelSourceConfig\.s3Storage is None; expected bucketName and region",
+        r"spec\.modelSourceConfig\.s3Storage is not set; expected bucketName and region",
     ),
     "FSx without its names": (
         {"spec.modelSourceConfig": {"modelSourceType": "fsx", "fsxStorage": {"fileSystemId": "fs-1"}}},
@@ -432,7 +432,7 @@ BAD_MANIFESTS = {
     ),
     "Hugging Face without a model": (
         {"spec.modelSourceConfig": {"modelSourceType": "huggingface"}},
-        r"spec\.modelSourceConfig\.huggingFaceModel is None; expected modelId and commitSHA",
+        r"spec\.modelSourceConfig\.huggingFaceModel is not set; expected modelId and commitSHA",
     ),
     "a volume that is not there": (
         {"spec.modelSourceConfig": {"modelSourceType": "kubernetesVolume"}},
@@ -457,11 +457,11 @@ BAD_MANIFESTS = {
     "data capture": ({"spec.dataCapture": {"s3Uri": "s3://x"}}, r"spec\.dataCapture is .*; expected no such"),
     "weights fetched before": (
         {"spec.modelSourceConfig.prefetchEnabled": True},
-        r"spec\.modelSourceConfig\.prefetchEnabled is True; expected no such field",
+        r"spec\.modelSourceConfig\.prefetchEnabled is true; expected no such field",
     ),
     "a record in Route 53": (
         {"spec.dnsConfig": {"hostedZoneId": "Z1"}},
-        r"spec\.dnsConfig is {'hostedZoneId': 'Z1'}; expected no such field .*no record is made",
+        r"spec\.dnsConfig is {hostedZoneId: 'Z1'}; expected no such field .*no record is made",
     ),
     "limits of a proxy": (
         {"spec.worker.requestLimits": {"maxConcurrentRequests": 8}},
@@ -473,7 +473,7 @@ BAD_MANIFESTS = {
     ),
     "a mode of LMCache": (
         {"spec.lmcache": {"mode": "MultiProcess"}},
-        r"spec\.lmcache is {'mode': 'MultiProcess'}; expected no such field .*no LMCache runs",
+        r"spec\.lmcache is {mode: 'MultiProcess'}; expected no such field .*no LMCache runs",
     ),
     "a field of a newer operator": (
         {"spec.modelCacheConfig": {"weightsCache": {"enabled": True}}},
@@ -494,7 +494,7 @@ BAD_MANIFESTS = {
     ),
     "a wish that no pod of ours grants": (
         {"spec.kubernetes": {"hostNetwork": True}},
-        r"spec\.kubernetes\.hostNetwork is True; expected one of the fields initContainers",
+        r"spec\.kubernetes\.hostNetwork is true; expected one of the fields initContainers",
     ),
     "a probe of a port nobody listens on": (
         {"spec.worker.probes": {"readinessProbe": {"httpGet": {"path": "/health", "port": 8080}}}},
@@ -514,7 +514,7 @@ BAD_MANIFESTS = {
     ),
     "an init container without an image": (
         {"spec.kubernetes": {"initContainers": [{"name": "warm"}]}},
-        r"spec\.kubernetes\.initContainers\[0\]\.image is None; expected a value",
+        r"spec\.kubernetes\.initContainers\[0\]\.image is not set; expected a value",
     ),
     "an annotation that is no text": (
         {"spec.kubernetes": {"podTemplateAnnotations": {"a": 1}}},
@@ -530,7 +530,7 @@ BAD_MANIFESTS = {
     ),
     "a claim on a dynamic resource": (
         {"spec.worker.resources": {"claims": [{"name": "gpu"}], "limits": {"nvidia.com/gpu": 8}}},
-        r"spec\.worker\.resources\.claims is \[{'name': 'gpu'}\]; expected no such field",
+        r"spec\.worker\.resources\.claims is \[{name: 'gpu'}\]; expected no such field",
     ),
     "half a GPU": (
         {"spec.worker.resources": {"limits": {"nvidia.com/gpu": 0.5}}},
@@ -550,7 +550,7 @@ BAD_MANIFESTS = {
     ),
     "a volume without a name": (
         {"spec.kubernetes": {"volumes": [{"emptyDir": {}}]}},
-        r"spec\.kubernetes\.volumes\.name is None; expected a name",
+        r"spec\.kubernetes\.volumes\.name is not set; expected a name",
     ),
     "weights under a name that is taken": (
         {"spec.worker.modelVolumeMount": {"name": "tmp"}},

@@ -101,7 +101,7 @@ CERTIFICATE = "spec.tlsConfig.customCertificateConfig"
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no certificate": (
         {"spec.tlsConfig": {"tlsCertificateOutputS3Uri": "s3://hypertier-tls"}},
-        r"customCertificateConfig is None; expected acmArn and domainName",
+        r"customCertificateConfig is not set; expected acmArn and domainName",
     ),
     "a certificate of another region": (
         {f"{CERTIFICATE}.acmArn": ARN.replace("us-west-2", "eu-west-1")},

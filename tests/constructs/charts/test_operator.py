@@ -72,7 +72,7 @@ REFUSED = {
     "a switch that 3.2 ignores": (
         {"spec.kvCacheSpec.enableL2Cache": False},
         "3.2",
-        r"spec\.kvCacheSpec\.enableL2Cache is False; expected operator\.version 3\.3 or newer",
+        r"spec\.kvCacheSpec\.enableL2Cache is false; expected operator\.version 3\.3 or newer",
     ),
     "prefill and decode before 3.2": (
         {"spec.pdSpec": PREFILL_AND_DECODE},
@@ -88,7 +88,7 @@ REFUSED = {
     "Redis without an address": (
         {"spec.kvCacheSpec.l2CacheSpec.l2CacheLocalUrl": None},
         "3.7",
-        r"l2CacheLocalUrl is None; expected redis://HOST:PORT",
+        r"l2CacheLocalUrl is not set; expected redis://HOST:PORT",
     ),
 }
 

@@ -30,6 +30,34 @@ def test_own_prices_are_read_for_the_region(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        pytest.param("ml.p5.84xlarge", "ml.p5", id="no size of the family"),
+        pytest.param("p5.48xlarge", "ml.p5.48xlarge?", id="without its prefix"),
+        pytest.param("nat gateway", "NAT gateway?", id="case"),
+        pytest.param("load balancer", "an instance or cache node type", id="no item of a bill"),
+    ],
+)
+def test_a_price_of_what_no_bill_has_is_refused(item: str, expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(f"{item}: {{usdPerHour: 60, source: our contract, date: 2026-11-30}}\n")
+
+    with pytest.raises(ConfigError) as refused:
+        load_prices(file, "us-west-2")
+
+    assert (refused.value.setting, refused.value.got) == ("prices", item)
+    assert expected in refused.value.expected
+
+
+@pytest.mark.parametrize("item", ["alarm", "secret", "cache.r7g.large", "ml.t3.medium", "ml.p7-x1.96xlarge"])
+def test_a_price_of_what_a_bill_may_have_is_read(item: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(f"{item}: {{usdPerHour: 60, source: our contract, date: 2026-11-30}}\n")
+
+    assert list(load_prices(file, "us-west-2")) == [(item, "us-west-2")]
+
+
+@pytest.mark.parametrize(
     ("entry", "setting"),
     [
         pytest.param("60", "prices.ml.g5.xlarge", id="a bare number"),

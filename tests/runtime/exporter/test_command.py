@@ -58,7 +58,7 @@ def test_it_publishes_until_sigterm_and_ends_well(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        pytest.param([], "--discover is None; expected either", id="neither replicas nor a name"),
+        pytest.param([], "--discover is not set; expected either", id="neither replicas nor a name"),
         pytest.param([*REPLICA, "--discover", "dns://a:1"], "not both", id="both"),
         pytest.param(
             [*REPLICA, "--interval", "0"], "--interval is 0.0; expected 1 to 86400", id="no interval"

@@ -90,7 +90,7 @@ def test_without_l2_there_is_no_valkey_and_no_password() -> None:
     [
         pytest.param(
             ("STRANGE",),
-            "--enable-lora is ''; expected nothing, or a setting that the lab knows",
+            "--enable-lora is 'given'; expected nothing, or a setting that the lab knows",
             id="unknown",
         ),
         pytest.param(

@@ -132,7 +132,7 @@ def test_the_password_is_in_no_table_and_in_no_representation() -> None:
             "env PYTHONHASHSEED is 'from the cluster'",
             id="cluster",
         ),
-        pytest.param(rendered(router_args=[*ROUTER_ARGS, "--shiny"]), "router: --shiny is ''", id="router"),
+        pytest.param(rendered(router_args=[*ROUTER_ARGS, "--shiny"]), "--shiny is 'given'", id="router"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(objects: list[dict[str, Any]], names: str) -> None:

@@ -65,7 +65,7 @@ def test_every_strategy_is_shown(form: str) -> None:
             ["--workload", "agent", "--strategies", "x"], "--strategies is 'x'; expected some of", id="x"
         ),
         pytest.param(["--workload", "agent", "--strategies", ","], "--strategies is ','", id="no strategy"),
-        pytest.param(["--strategies", "ray"], "--trace is None; expected either", id="no traffic"),
+        pytest.param(["--strategies", "ray"], "--trace is not set; expected either", id="no traffic"),
         pytest.param(
             ["--workload", "a", "--strategies", "ray"], "--workload is 'a'; expected one of", id="a"
         ),

@@ -24,7 +24,7 @@ def attributes(**changes: tuple[str, ...]) -> ClusterAttributes:
 
 
 def test_attributes_belong_to_an_existing_cluster() -> None:
-    with pytest.raises(ConfigError, match=r"cluster\.existing is None"):
+    with pytest.raises(ConfigError, match=r"cluster\.existing is not set"):
         Cluster(attributes=attributes())
 
     assert Cluster(existing="prod", attributes=attributes()).existing == "prod"

@@ -67,7 +67,7 @@ def test_terms_for_tenants_need_the_connector_that_knows_salts(host: Host) -> No
     assert "ttl 86400 s, terms for acme)" in plan
     del config["kv_connector_module_path"]
     with pytest.raises(
-        ConfigError, match=r"kv_connector_module_path is None; expected hypertier\.tier\.connector"
+        ConfigError, match=r"kv_connector_module_path is not set; expected hypertier\.tier\.connector"
     ):
         check_engine([*flags, json.dumps(config)], ENVIRON, host)
 

@@ -24,7 +24,7 @@ def test_the_url_comes_from_the_environment_unless_it_is_given() -> None:
     [
         ({"conections": 4}, "secondary_tiers.conections is 4; expected one of ca_file, connections"),
         ({"ttl_seconds": "1h"}, "secondary_tiers.ttl_seconds is '1h'; expected a whole number"),
-        ({"ttl_seconds": True}, "secondary_tiers.ttl_seconds is True; expected a whole number"),
+        ({"ttl_seconds": True}, "secondary_tiers.ttl_seconds is true; expected a whole number"),
         ({"ttl_seconds": 0}, "secondary_tiers.ttl_seconds is 0; expected 1 or more"),
         ({"stripe_bytes": 100}, "secondary_tiers.stripe_bytes is 100; expected 65536 or more"),
         ({"namespace": 7}, "secondary_tiers.namespace is 7; expected text"),
@@ -40,7 +40,7 @@ def test_a_wrong_setting_is_named(config: dict[str, Any], message: str) -> None:
 
 
 def test_no_url_at_all_names_the_variable() -> None:
-    with pytest.raises(ConfigError, match="HYPERTIER_L2_URL is ''"):
+    with pytest.raises(ConfigError, match="HYPERTIER_L2_URL is empty"):
         read_settings({}, {})
 
 

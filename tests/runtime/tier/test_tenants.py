@@ -59,7 +59,7 @@ def test_terms_are_read_from_the_tiers_settings() -> None:
 @pytest.mark.parametrize(
     ("tenants", "message"),
     [
-        ([], "secondary_tiers.tenants is []; expected an object of tenants by name"),
+        ([], "secondary_tiers.tenants is empty; expected an object of tenants by name"),
         ({"a": 5}, "secondary_tiers.tenants.a is 5; expected an object"),
         ({"": {}}, "secondary_tiers.tenants is {'': {}}; expected an object"),
         ({"a": {"ttl": 5}}, "secondary_tiers.tenants.a.ttl is 5; expected one of quota_bytes, ttl_seconds"),
@@ -68,7 +68,7 @@ def test_terms_are_read_from_the_tiers_settings() -> None:
             "secondary_tiers.tenants.a.ttl_seconds is 0; expected a whole number, 1 or",
         ),
         ({"a": {"quota_bytes": "1Gi"}}, "secondary_tiers.tenants.a.quota_bytes is '1Gi'; expected a whole"),
-        ({"a": {"quota_bytes": True}}, "secondary_tiers.tenants.a.quota_bytes is True; expected a whole"),
+        ({"a": {"quota_bytes": True}}, "secondary_tiers.tenants.a.quota_bytes is true; expected a whole"),
         (
             {"a": {"quota_bytes": -1}},
             "secondary_tiers.tenants.a.quota_bytes is -1; expected a whole number, 0 or",

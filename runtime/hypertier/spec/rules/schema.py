@@ -1,4 +1,4 @@
-"""Rules that follow from the types: what the API server refuses, and what it drops without a word."""
+"""Rules that follow from the types: what is missing, of a wrong kind, or no field at all."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ from hypertier.spec.tree import dotted, path
 # Patterns that a rule of their own explains better.
 HAVE_OWN_RULES = ("instanceType", "l2CacheBackend", "serverAddress")
 TYPED = (*MODELS, DEPLOYMENT)
+
+DROP = Said("silently drop", "아무 말 없이 버립니다")
+REFUSE = Said("refuse", "거부합니다")
+
+
+def is_ours(subject: Subject) -> bool:
+    """Whether no API server ever sees the document."""
+    return subject.kind == DEPLOYMENT
+
+
+def reader(subject: Subject) -> Said:
+    """Who takes the document, or does not."""
+    return Said("hypertier", "hypertier가") if is_ours(subject) else Said("the API server", "API 서버가")
 
 
 def faults_of(subject: Subject, *kinds: FaultKind) -> Iterator[Fault]:
@@ -72,24 +85,25 @@ def duplicate_key(subject: Subject) -> Iterator[Hit]:
     "error",
     kinds=TYPED,
     source=sources.CRD_PRUNING,
-    en="{path} is no field of {kind}{hint}; the API server would drop it without a word",
-    ko="{path} 필드는 {kind}에 없습니다{hint}. API 서버가 아무 말 없이 버립니다",
+    en="{path} is no field of {kind}{hint}; {who} would {drop} it",
+    ko="{path} 필드는 {kind}에 없습니다{hint}. {who} {drop}",
 )
 def unknown_field(subject: Subject) -> Iterator[Hit]:
+    drop = REFUSE if is_ours(subject) else DROP
+    values = {"kind": subject.kind, "hint": "", "who": reader(subject), "drop": drop}
     for fault in faults_of(subject, "unknown"):
         parent = subject.manifest.mapping(fault.where[:-1])
         if fault.rename is not None:
             free = fault.rename not in parent
             edits = (Edit("rename", fault.where, fault.rename),) if free else ()
             meant = dotted((*fault.where[:-1], fault.rename))
-            yield Hit(fault.where, None, edits, {"kind": subject.kind, "hint": f"; {meant}?"})
+            yield Hit(fault.where, None, edits, {**values, "hint": f"; {meant}?"})
         elif fault.move is not None:
             free = not subject.manifest.has(fault.move)
             edits = (Edit("move", fault.where, fault.move),) if free else ()
-            values = {"kind": subject.kind, "hint": f"; {dotted(fault.move)}?"}
-            yield Hit(fault.where, None, edits, values)
+            yield Hit(fault.where, None, edits, {**values, "hint": f"; {dotted(fault.move)}?"})
         else:
-            yield hit(fault.where, kind=subject.kind, hint="")
+            yield hit(fault.where, **values)
 
 
 @rule(
@@ -97,14 +111,14 @@ def unknown_field(subject: Subject) -> Iterator[Hit]:
     "error",
     kinds=TYPED,
     source=sources.CRD,
-    en="{path} is not set; the API server refuses {kind} without it",
-    ko="{path} 값이 없습니다. {kind}의 필수 필드라서 API 서버가 거부합니다",
+    en="{path} is not set; {who} refuses {kind} without it",
+    ko="{path} 값이 없습니다. {kind}의 필수 필드라서 {who} 거부합니다",
 )
 def missing_field(subject: Subject) -> Iterator[Hit]:
     for fault in faults_of(subject, "missing"):
         is_generated = fault.where == ("metadata", "name") and subject.manifest.text("metadata.generateName")
         if not is_generated:
-            yield hit(fault.where, kind=subject.kind)
+            yield hit(fault.where, kind=subject.kind, who=reader(subject))
 
 
 @rule(
@@ -166,7 +180,7 @@ def out_of_bounds(subject: Subject) -> Iterator[Hit]:
 )
 def kind_or_version(subject: Subject) -> Iterator[Hit]:
     version = subject.manifest.get("apiVersion")
-    if subject.kind == DEPLOYMENT:
+    if is_ours(subject):
         versions: tuple[str, ...] = (API_VERSION,)
     else:
         versions = (f"{API_GROUP}/v1", f"{API_GROUP}/v1alpha1")

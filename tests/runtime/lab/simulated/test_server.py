@@ -106,7 +106,7 @@ def test_the_model_has_the_served_name(url: str) -> None:
     ("path", "body", "status", "message"),
     [
         pytest.param("/v1/chat/completions", b"{", 400, "the body is '{'; expected a JSON object", id="json"),
-        pytest.param("/v1/chat/completions", b"{}", 400, "messages is None; expected", id="no messages"),
+        pytest.param("/v1/chat/completions", b"{}", 400, "messages is not set; expected", id="no messages"),
         pytest.param("/v1/chat/completions", b'{"messages": [1]}', 400, "messages is [1]", id="messages"),
         pytest.param(
             "/v1/completions", b'{"prompt": [-1]}', 400, "prompt is [-1]; expected text", id="prompt"

@@ -33,7 +33,7 @@ def test_without_a_transfer_config_there_is_neither_l1_nor_l2() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param([], "MODEL is None; expected a name or path", id="no model"),
+        pytest.param([], "MODEL is not set; expected a name or path", id="no model"),
         pytest.param(["m", "--port", "http"], "--port is 'http'; expected a whole number", id="port"),
         pytest.param(["m", "--block-size=0"], "--block-size is '0'; expected a whole number, 1", id="block"),
         pytest.param(

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes_manifests import changed, deployment, endpoint
+from fakes_manifests import REMOVED, changed, deployment, endpoint
 from fakes_rules import BASES, CASES, SELFHOSTED, Case, ids, subject
 
 from hypertier.spec.lint import lint_files
 from hypertier.spec.rules import RULES
-from hypertier.spec.rules.rule import ENDPOINT
+from hypertier.spec.rules.rule import DEPLOYMENT, ENDPOINT
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.tree import Document, dotted
 
@@ -41,6 +41,20 @@ def test_a_message_has_every_value_filled_in(case: Case, language: Any) -> None:
     messages = [rule.message(hit, broken, language) for hit in rule.check(broken)]
 
     assert all(message and "{" not in message.replace("{MODEL", "").replace("${", "") for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [("unknown-field", {"cahce": {}}), ("missing-field", {"instanceGroups.0.count": REMOVED})],
+)
+def test_our_own_file_is_refused_by_us(rule: str, broken: dict[str, Any]) -> None:
+    read = subject(Case(rule, broken, "", kind=DEPLOYMENT), broken)
+
+    messages = [RULES[rule].message(hit, read) for hit in RULES[rule].check(read)]
+
+    assert len(messages) == 1
+    assert "hypertier" in messages[0]
+    assert "API server" not in messages[0]
 
 
 def test_every_rule_has_a_case() -> None:
