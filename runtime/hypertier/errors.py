@@ -12,7 +12,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── WorkerError                a worker process of a router did not start; what it said
 ├── KvEventError               an engine's KV events can't be read; the replica is forgotten and heard anew
 ├── JwksError                  the keys of JWTs can't be had; counted, and those known stay
-├── EngineHttpError            an engine did not answer what the router asked beside its clients' requests
+├── HttpError                  no whole answer to a request of our own; becomes the error of whoever asked
 ├── ExplainError               a router can't say what it decided
 ├── ModelListError             a replica did not say which models it serves; counted, it may serve any
 ├── ApiServerError             Kubernetes' API did not answer as it should; counted, and the last list stays
@@ -154,8 +154,8 @@ class JwksError(HypertierError):
     """The keys that JWTs are signed with can't be had: says where they were looked for, and why not."""
 
 
-class EngineHttpError(HypertierError):
-    """An engine did not answer what the router asked beside its clients' requests: says what came instead."""
+class HttpError(HypertierError):
+    """No whole answer to a request of our own. Reads on from whom was asked: "... sent more than 5 bytes"."""
 
 
 class ExplainError(HypertierError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from hypertier.errors import ConfigError, ExplainError
+from hypertier.errors import ConfigError, ExplainError, HttpError
+from hypertier.http_client import ask_url
 
 TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_BYTES = 64 * 2**20
@@ -65,17 +65,18 @@ def _ask(router: str, method: str, target: str, body: bytes | None) -> Any:
     parts = urlsplit(router)
     if parts.scheme != "http" or not parts.hostname:
         raise ConfigError("--router", router, "http://HOST:PORT of a router's --metrics-port")
-    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=TIMEOUT_SECONDS)
     try:
-        connection.request(method, target, body)
-        response = connection.getresponse()
-        answer = response.read(MAX_ANSWER_BYTES)
-    except (OSError, http.client.HTTPException) as error:
-        raise ExplainError(f"{router} does not answer: {error}") from error
-    finally:
-        connection.close()
-    if response.status != 200:
-        raise ExplainError(f"{router} answered {response.status}: is it a router's --metrics-port?")
+        status, answer = ask_url(
+            f"http://{parts.netloc}{target}",
+            method=method,
+            body=body,
+            timeout_seconds=TIMEOUT_SECONDS,
+            max_bytes=MAX_ANSWER_BYTES,
+        )
+    except HttpError as error:
+        raise ExplainError(f"{router} {error}") from error
+    if status != 200:
+        raise ExplainError(f"{router} answered {status}: is it a router's --metrics-port?")
     return json.loads(answer)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from urllib.parse import urlsplit
 
-from hypertier.errors import MissingPackageError, ScrapeError
+from hypertier.errors import HttpError, MissingPackageError, ScrapeError
 from hypertier.exporter.metrics import VLLM_METRICS
+from hypertier.http_client import ask_url
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
@@ -66,28 +64,12 @@ def fetch_metrics(url: str, timeout_seconds: float) -> str:
     Raises:
         ScrapeError: no whole answer with status 200 within `timeout_seconds`.
     """
-    end = time.monotonic() + timeout_seconds
-    parts = urlsplit(url)
-    if parts.hostname is None:
-        raise ScrapeError("has no host")
-    connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = connect(parts.hostname, parts.port, timeout=timeout_seconds)
     try:
-        connection.request("GET", f"{parts.path.rstrip('/')}/metrics", headers={"Connection": "close"})
-        response = connection.getresponse()
-        if response.status != 200:
-            raise ScrapeError(f"answered /metrics with HTTP {response.status}")
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := response.read1(65536):
-            chunks.append(chunk)
-            size += len(chunk)
-            if time.monotonic() > end:
-                raise ScrapeError(f"did not send its /metrics within {timeout_seconds:g} seconds")
-            if size > MAX_BYTES:
-                raise ScrapeError(f"sent more than {MAX_BYTES} bytes")
-    except (OSError, http.client.HTTPException) as error:
-        raise ScrapeError(f"could not be read: {type(error).__name__}: {error}") from error
-    finally:
-        connection.close()
-    return b"".join(chunks).decode("utf-8", "replace")
+        status, body = ask_url(
+            f"{url.rstrip('/')}/metrics", timeout_seconds=timeout_seconds, max_bytes=MAX_BYTES
+        )
+    except HttpError as error:
+        raise ScrapeError(str(error)) from error
+    if status != 200:
+        raise ScrapeError(f"answered /metrics with HTTP {status}")
+    return body.decode("utf-8", "replace")

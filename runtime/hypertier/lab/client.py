@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from hypertier.errors import LabError
+from hypertier.errors import HttpError, LabError
+from hypertier.http_client import ask_url
 
 REPLICA_HEADER = "x-hypertier-replica"
+MAX_STATUS_BYTES = 2**20  # of an answer that is read for its status alone
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,10 @@ def post(url: str, timeout_seconds: float = 30.0) -> int:
     Raises:
         LabError: no answer.
     """
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_seconds)
     try:
-        connection.request("POST", f"{parts.path}?{parts.query}", b"")
-        return connection.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
-        raise LabError(f"{url} did not answer: {type(error).__name__}: {error}") from error
-    finally:
-        connection.close()
+        status, _ = ask_url(
+            url, method="POST", body=b"", timeout_seconds=timeout_seconds, max_bytes=MAX_STATUS_BYTES
+        )
+    except HttpError as error:
+        raise LabError(f"{url} {error}") from error
+    return status

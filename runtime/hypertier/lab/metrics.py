@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import http.client
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from hypertier.errors import LabError
+from hypertier.errors import HttpError, LabError
+from hypertier.http_client import ask_url
+
+TIMEOUT_SECONDS = 30.0
+MAX_BYTES = 32 * 2**20
 
 CACHED_BY_SOURCE = "vllm:prompt_tokens_cached_by_source_total"
 TTFT = "vllm:time_to_first_token_seconds"
@@ -105,15 +107,10 @@ def scrape(url: str) -> str:
     Raises:
         LabError: no answer, or another than 200.
     """
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
     try:
-        connection.request("GET", "/metrics")
-        response = connection.getresponse()
-        if response.status != 200:
-            raise LabError(f"{url}/metrics answered {response.status}")
-        return response.read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        raise LabError(f"{url}/metrics did not answer: {type(error).__name__}: {error}") from error
-    finally:
-        connection.close()
+        status, body = ask_url(f"{url}/metrics", timeout_seconds=TIMEOUT_SECONDS, max_bytes=MAX_BYTES)
+    except HttpError as error:
+        raise LabError(f"{url}/metrics {error}") from error
+    if status != 200:
+        raise LabError(f"{url}/metrics answered {status}")
+    return body.decode()

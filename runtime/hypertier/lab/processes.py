@@ -6,7 +6,6 @@ was started, so that nothing is ever sent to a foreign process that got the same
 
 from __future__ import annotations
 
-import http.client
 import os
 import random
 import signal
@@ -18,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hypertier.errors import LabError
+from hypertier.errors import HttpError, LabError
+from hypertier.http_client import ask_url
+from hypertier.lab.client import MAX_STATUS_BYTES
 from hypertier.lab.process_spec import ProcessSpec
 
 PROC = Path("/proc")
@@ -144,13 +145,9 @@ def is_ready(url: str) -> bool:
             with socket.create_connection((host, port), timeout=2) as connection:
                 connection.sendall(b"PING\r\n")
                 return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
-        client = http.client.HTTPConnection(host, port, timeout=5)
-        try:
-            client.request("GET", parts.path)
-            return client.getresponse().status == 200
-        finally:
-            client.close()
-    except (OSError, http.client.HTTPException):
+        status, _ = ask_url(url, timeout_seconds=5, max_bytes=MAX_STATUS_BYTES)
+        return status == 200
+    except (OSError, HttpError):
         return False
 
 

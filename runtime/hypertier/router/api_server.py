@@ -18,6 +18,7 @@ from pathlib import Path
 import httptools
 
 from hypertier.errors import ApiServerError, ConfigError
+from hypertier.router.engine_http import AnswerReader
 from hypertier.router.settings import Address
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -59,24 +60,23 @@ class ApiServer:
 
     async def _parts(self, target: str, silence_seconds: float) -> AsyncGenerator[bytes, None]:
         """The body of a 200 in the parts that came; nothing is waited for longer than `silence_seconds`."""
-        body = _Body()
-        parser = httptools.HttpResponseParser(body)
+        answer = AnswerReader()
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 request, tls = await asyncio.to_thread(self._prepare, target)
                 reader, writer = await asyncio.open_connection(self.address.host, self.address.port, ssl=tls)
             writer.write(request)
-            while not body.is_complete:
+            while not answer.is_complete:
                 async with asyncio.timeout(silence_seconds):
                     data = await reader.read(_READ_BYTES)
                 if not data:
                     raise ApiServerError("closed", "the connection ended inside an answer")
-                parser.feed_data(data)
-                if body.begun and parser.get_status_code() != 200:
-                    raise _refusal(parser.get_status_code())
-                if body.data:
-                    part, body.data = bytes(body.data), bytearray()
+                answer.feed(data)
+                if answer.status not in (0, 200):
+                    raise _refusal(answer.status)
+                if answer.body:
+                    part, answer.body = bytes(answer.body), bytearray()
                     yield part
         except TimeoutError as error:
             raise ApiServerError("timeout", f"{self.address} was silent for too long") from error
@@ -98,24 +98,6 @@ class ApiServer:
             "Accept: application/json\r\nUser-Agent: hypertier-router\r\nConnection: close\r\n\r\n"
         )
         return head.encode("ascii"), tls
-
-
-class _Body:
-    """What httptools calls."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.begun = False
-        self.is_complete = False
-
-    def on_headers_complete(self) -> None:
-        self.begun = True
-
-    def on_body(self, part: bytes) -> None:
-        self.data += part
-
-    def on_message_complete(self) -> None:
-        self.is_complete = True
 
 
 CAUSES = {401: "unauthorized", 403: "forbidden", 410: "expired", 504: "expired"}

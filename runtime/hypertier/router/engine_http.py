@@ -6,10 +6,34 @@ import asyncio
 
 import httptools
 
-from hypertier.errors import EngineHttpError
+from hypertier.errors import HttpError
 from hypertier.router.settings import Address
 
 _READ_BYTES = 64 * 1024
+
+
+class AnswerReader:
+    """One HTTP answer as its bytes come in; who reads it may take from `body` what is there already."""
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.status = 0
+        """0 until the head is whole."""
+        self.is_complete = False
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Read on. Raises httptools.HttpParserError."""
+        self._parser.feed_data(data)
+
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+
+    def on_body(self, part: bytes) -> None:
+        self.body += part
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
 
 
 async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -26,9 +50,8 @@ async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.Strea
 async def ask(
     address: Address, request: bytes, *, timeout_seconds: float, max_bytes: int
 ) -> tuple[int, bytes]:
-    """Status and body of the answer to `request`, a head and a body. Raises EngineHttpError."""
-    answer = _Answer()
-    parser = httptools.HttpResponseParser(answer)
+    """Status and body of the answer to `request`, a head and a body. Raises HttpError."""
+    answer = AnswerReader()
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -37,27 +60,13 @@ async def ask(
             while not answer.is_complete:
                 data = await reader.read(_READ_BYTES)
                 if not data:
-                    raise EngineHttpError(f"{address} closed inside an answer")
-                parser.feed_data(data)
+                    raise HttpError(f"{address} closed inside an answer")
+                answer.feed(data)
                 if len(answer.body) > max_bytes:
-                    raise EngineHttpError(f"{address} answered with more than {max_bytes} bytes")
+                    raise HttpError(f"{address} answered with more than {max_bytes} bytes")
     except (OSError, TimeoutError, httptools.HttpParserError) as error:
-        raise EngineHttpError(f"{address}: {error!r}") from error
+        raise HttpError(f"{address} could not be read: {type(error).__name__}: {error}") from error
     finally:
         if writer is not None:
             writer.transport.abort()
-    return int(parser.get_status_code()), bytes(answer.body)
-
-
-class _Answer:
-    """What httptools calls."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.is_complete = False
-
-    def on_body(self, part: bytes) -> None:
-        self.body += part
-
-    def on_message_complete(self) -> None:
-        self.is_complete = True
+    return answer.status, bytes(answer.body)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from hypertier.errors import EngineHttpError, ModelListError
+from hypertier.errors import HttpError, ModelListError
 from hypertier.router.engine_http import ask
 from hypertier.router.models import Models
 from hypertier.router.replicas import Replica, ReplicaSet, State
@@ -36,8 +36,8 @@ async def fetch(address: Address) -> Entries:
         data = json.loads(body)["data"]
         if not isinstance(data, list):
             raise ModelListError("/v1/models holds no list")
-    except (EngineHttpError, ValueError, KeyError, TypeError) as error:
-        raise ModelListError(f"/v1/models: {error!r}") from error
+    except (HttpError, ValueError, KeyError, TypeError) as error:
+        raise ModelListError(f"/v1/models: {error}") from error
     return data
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from hypertier.errors import EngineHttpError
+from hypertier.errors import HttpError
 from hypertier.router.engine_http import ask
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
@@ -175,7 +175,7 @@ class Leg:
                 max_bytes=MAX_ANSWER_BYTES,
             )
             picker.strategy.first_token(self, now())
-        except EngineHttpError:
+        except HttpError:
             prefillers.suspect(replica)
             return "failed", None
         finally:

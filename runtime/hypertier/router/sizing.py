@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import random
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from hypertier.errors import SizeError
+from hypertier import http_client
+from hypertier.errors import HttpError, SizeError
 from hypertier.router import tls
 from hypertier.router.cache_sizes import CacheSizes, Reading, read
 from hypertier.router.replicas import Replica, ReplicaSet, State
@@ -25,17 +25,17 @@ MAX_METRICS_BYTES = 16 * 2**20
 
 def fetch(address: Address) -> Reading:
     """One `GET /metrics`, on a connection of its own. Raises SizeError."""
-    connection = tls.connection(address.host, address.port, TIMEOUT_SECONDS, address.tls)
     try:
-        connection.request("GET", "/metrics")
-        response = connection.getresponse()
-        text = response.read(MAX_METRICS_BYTES)
-        if response.status != 200:
-            raise SizeError("failed", f"/metrics answered with {response.status}")
-    except (OSError, http.client.HTTPException) as error:
-        raise SizeError("failed", f"/metrics: {error}") from error
-    finally:
-        connection.close()
+        status, text = http_client.ask(
+            tls.connection(address.host, address.port, address.tls),
+            "/metrics",
+            timeout_seconds=TIMEOUT_SECONDS,
+            max_bytes=MAX_METRICS_BYTES,
+        )
+    except HttpError as error:
+        raise SizeError("failed", f"/metrics {error}") from error
+    if status != 200:
+        raise SizeError("failed", f"/metrics answered with {status}")
     return read(text)
 
 

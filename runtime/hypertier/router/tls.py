@@ -94,8 +94,8 @@ class EngineTls:
 class _Https(http.client.HTTPSConnection):
     """As in the library, but that the certificate's name may be another than the address."""
 
-    def __init__(self, host: str, port: int, timeout: float, tls: EngineTls) -> None:
-        super().__init__(host, port, timeout=timeout, context=tls.context)
+    def __init__(self, host: str, port: int, tls: EngineTls) -> None:
+        super().__init__(host, port, context=tls.context)
         self._tls = tls
 
     def connect(self) -> None:
@@ -103,8 +103,8 @@ class _Https(http.client.HTTPSConnection):
         self.sock = self._tls.context.wrap_socket(self.sock, server_hostname=self._tls.name_of(self.host))
 
 
-def connection(host: str, port: int, timeout: float, tls: EngineTls | None) -> http.client.HTTPConnection:
+def connection(host: str, port: int, tls: EngineTls | None) -> http.client.HTTPConnection:
     """A blocking connection to an engine, for what is not on the way of requests."""
     if tls is None:
-        return http.client.HTTPConnection(host, port, timeout=timeout)
-    return _Https(host, port, timeout, tls)
+        return http.client.HTTPConnection(host, port)
+    return _Https(host, port, tls)

@@ -7,7 +7,6 @@ later prompt that begins with the same bytes.
 
 from __future__ import annotations
 
-import http.client
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -15,7 +14,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple, overload
 
-from hypertier.errors import TokenizeError
+from hypertier import http_client
+from hypertier.errors import HttpError, TokenizeError
 from hypertier.router import tls
 from hypertier.router.kv_events import chain
 from hypertier.router.openai import BLOCK_ENDS, Prompt
@@ -115,18 +115,21 @@ def tokenize(address: Address, prompt: Prompt, timeout_seconds: float) -> tuple[
 
 def ask(address: Address, asked: Question, timeout_seconds: float) -> Tokens:
     """Ask an engine, and wait for it. Raises TokenizeError with the cause `failed`."""
-    connection = tls.connection(address.host, address.port, timeout_seconds, address.tls)
     try:
-        connection.request("POST", "/tokenize", asked.body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        text = response.read(MAX_ANSWER_BYTES)
-        if response.status != 200:
-            raise TokenizeError("failed", f"/tokenize answered with {response.status}")
-        return read_tokens(text)
-    except (OSError, http.client.HTTPException) as error:
-        raise TokenizeError("failed", f"/tokenize: {error}") from error
-    finally:
-        connection.close()
+        status, text = http_client.ask(
+            tls.connection(address.host, address.port, address.tls),
+            "/tokenize",
+            method="POST",
+            body=asked.body,
+            headers={"Content-Type": "application/json"},
+            timeout_seconds=timeout_seconds,
+            max_bytes=MAX_ANSWER_BYTES,
+        )
+    except HttpError as error:
+        raise TokenizeError("failed", f"/tokenize {error}") from error
+    if status != 200:
+        raise TokenizeError("failed", f"/tokenize answered with {status}")
+    return read_tokens(text)
 
 
 def read_tokens(text: bytes) -> Tokens:

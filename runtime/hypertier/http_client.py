@@ -1,0 +1,75 @@
+"""One blocking request on a connection of its own: a whole answer within a time and a size, or an error."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from hypertier.errors import HttpError
+
+_READ_BYTES = 64 * 1024
+
+
+def ask(
+    connection: http.client.HTTPConnection,
+    target: str,
+    *,
+    method: str = "GET",
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float,
+    max_bytes: int,
+) -> tuple[int, bytes]:
+    """Status and body of the answer; the connection is closed.
+
+    Raises:
+        HttpError: no whole answer within `timeout_seconds`, or one of more than `max_bytes`.
+    """
+    end = time.monotonic() + timeout_seconds
+    connection.timeout = timeout_seconds
+    answer = bytearray()
+    try:
+        connection.request(method, target, body, {"Connection": "close", **(headers or {})})
+        response = connection.getresponse()
+        while part := response.read1(_READ_BYTES):
+            answer += part
+            if len(answer) > max_bytes:
+                raise HttpError(f"sent more than {max_bytes} bytes")
+            if time.monotonic() > end:
+                raise HttpError(f"did not send all of its answer within {timeout_seconds:g} seconds")
+        if response.length:  # read1 takes an early end for the end
+            raise HttpError(f"closed {response.length} bytes before the end of its answer")
+    except (OSError, http.client.HTTPException) as error:
+        raise HttpError(f"could not be read: {type(error).__name__}: {error}") from error
+    finally:
+        connection.close()
+    return response.status, bytes(answer)
+
+
+def ask_url(
+    url: str, *, method: str = "GET", body: bytes | None = None, timeout_seconds: float, max_bytes: int
+) -> tuple[int, bytes]:
+    """`ask` for what stands at an http or https URL; proxies of the environment are not used.
+
+    Raises:
+        HttpError: as `ask`, or a URL without a host.
+    """
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise HttpError(f"has no address: {error}") from error
+    if host is None:
+        raise HttpError("has no host")
+    connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return ask(
+        connect(host, port),
+        target,
+        method=method,
+        body=body,
+        timeout_seconds=timeout_seconds,
+        max_bytes=max_bytes,
+    )
