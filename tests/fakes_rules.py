@@ -895,6 +895,14 @@ CASES = [
     ),
     Case("not-served-here", {"spec.endpointName": "support"}, "spec.endpointName", deployment=SELFHOSTED),
     Case(
+        "not-served-here",
+        {"spec.worker.resources.claims": ["gpu"]},
+        "spec.worker.resources.claims",
+        {"spec.loadBalancer": {"healthCheckPath": "/health"}},
+        deployment=SELFHOSTED,
+        name="nothing-reads-it",
+    ),
+    Case(
         "no-group-for-endpoint",
         {"spec.instanceType": "ml.p5.48xlarge"},
         "spec.instanceType",

@@ -2,77 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hypertier.spec import codec
 from hypertier.spec.endpoint import L2_BACKENDS, InferenceEndpointConfig
-from hypertier.spec.tree import Path
+from hypertier.spec.selfhosted import BEHIND_A_LOAD_BALANCER, WITHOUT_EFFECT, unserved_fields
+from hypertier.spec.tree import Path, dotted
 from hypertier_cdk.charts.inputs import refuse
 from hypertier_cdk.charts.shapes import InitContainer, Toleration, check_probe, check_quantities, check_shape
 from hypertier_cdk.charts.tiered_storage import VOLUME
 
 WITHOUT_EFFECT_ANNOTATION = "hypertier.dev/without-effect"
 OWN_VOLUMES = ("shm", "tmp", VOLUME)
-SERVED = frozenset(
-    {
-        "spec.modelName",
-        "spec.replicas",
-        "spec.instanceType",
-        "spec.instanceTypes",
-        "spec.invocationEndpoint",  # the router answers every path of OpenAI's
-        "spec.maxDeployTimeInSeconds",
-        "spec.autoScalingSpec",
-        "spec.intelligentRoutingSpec",
-        "spec.kubernetes",
-        "spec.kvCacheSpec.enableL1Cache",
-        "spec.kvCacheSpec.enableL2Cache",
-        "spec.kvCacheSpec.l2CacheSpec",
-        "spec.metrics.enabled",
-        "spec.metrics.modelMetrics",  # vLLM has but one place for them
-        "spec.modelSourceConfig.modelSourceType",
-        "spec.modelSourceConfig.modelLocation",
-        "spec.modelSourceConfig.s3Storage",
-        "spec.modelSourceConfig.fsxStorage",
-        "spec.modelSourceConfig.huggingFaceModel",
-        "spec.tlsConfig.customCertificateConfig",
-        "spec.worker.image",
-        "spec.worker.args",
-        "spec.worker.command",
-        "spec.worker.workingDir",
-        "spec.worker.environmentVariables",
-        "spec.worker.modelInvocationPort",
-        "spec.worker.modelVolumeMount",
-        "spec.worker.probes",
-        "spec.worker.resources.requests",
-        "spec.worker.resources.limits",
-    }
-)
-BEHIND_A_LOAD_BALANCER = frozenset(
-    {"spec.loadBalancer.routingAlgorithm", "spec.loadBalancer.idleTimeoutSeconds"}
-)
-WITHOUT_EFFECT = BEHIND_A_LOAD_BALANCER | {
-    "metadata.labels",
-    "metadata.annotations",
-    "spec.InitialReplicaCount",
-    "spec.loadBalancer.healthCheckPath",
-    "spec.metrics.metricsScrapeIntervalSeconds",
-    "spec.modelVersion",
-    "spec.tags",
-    "spec.tlsConfig.tlsCertificateOutputS3Uri",
-}
-WHY_NOT = {
-    "spec.kvCacheSpec.cacheConfigFile": "it configures LMCache",
-    "spec.lmcache": "no LMCache runs",
-    "spec.pdSpec": "one kind of engine is rendered; hypertier router takes others by --prefill-replica",
-    "spec.dataCapture": "no requests are captured",
-    "spec.worker.requestLimits": "no proxy in the pod counts requests",
-    "spec.endpointName": "no SageMaker endpoint is registered",
-    "spec.dnsConfig": "no record is made; point the domain at the Ingress's address",
-    "spec.nodeAffinity": "pods go to the instance group of instanceType",
-    "spec.inferenceGateway": "our router stands in front",
-    "spec.modelSourceConfig.prefetchEnabled": "engines read the weights when they start",
-}
 # of Kubernetes' `restricted` standard, which namespaces are held to:
 # https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted (read 2026-12-01)
 VOLUME_KINDS = (
@@ -101,9 +43,8 @@ def refuse_what_would_be_off(endpoint: InferenceEndpointConfig) -> None:
             cache.l2_backend,
             " or ".join(L2_BACKENDS),
         )
-    for path, got in unserved_fields(endpoint):
-        why = WHY_NOT.get(path, "nothing here reads it")
-        raise refuse(endpoint, path, got, f"no such field with serving: selfhosted ({why})")
+    for where, got, why in unserved_fields(codec.encode(spec)):
+        raise refuse(endpoint, dotted(where), got, f"no such field with serving: selfhosted ({why.en})")
     if spec.worker.model_invocation_port.name == "grpc":
         raise refuse(
             endpoint,
@@ -160,24 +101,6 @@ def _check_kubernetes(endpoint: InferenceEndpointConfig) -> None:
                     "standard, which would reject every engine",
                 )
         taken.append(name)
-
-
-def unserved_fields(endpoint: InferenceEndpointConfig) -> Iterator[tuple[str, Any]]:
-    """Every field that is written and neither served nor known to be without effect, by its path."""
-    return _unserved(codec.encode(endpoint.spec), "spec")
-
-
-def _unserved(fields: Mapping[str, Any], parent: str) -> Iterator[tuple[str, Any]]:
-    for key, got in fields.items():
-        path = f"{parent}.{key}"
-        if not got or path in SERVED or path in WITHOUT_EFFECT:
-            continue
-        if isinstance(got, Mapping) and any(
-            known.startswith(f"{path}.") for known in SERVED | WITHOUT_EFFECT
-        ):
-            yield from _unserved(got, path)
-        else:
-            yield path, got
 
 
 def without_effect(endpoint: InferenceEndpointConfig) -> list[str]:

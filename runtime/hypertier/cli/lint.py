@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from hypertier.spec.lint import Report
-    from hypertier.spec.rules.rule import Language
+    from hypertier.spec.said import Language
 
 LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order in which POSIX asks them
 FORMATS = ("text", "json", "sarif", "github")

@@ -22,10 +22,10 @@ from hypertier.spec.rules.rule import (
     GATEWAY,
     MODELS,
     SERVICE_ACCOUNT,
-    Language,
     Severity,
 )
 from hypertier.spec.rules.subject import Subject, Surroundings, Version, parse_version
+from hypertier.spec.said import Language
 from hypertier.spec.source import read_text
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Document, View, dotted, objects

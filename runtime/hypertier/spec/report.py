@@ -7,7 +7,7 @@ from typing import Any
 
 from hypertier.spec.lint import Finding, Report
 from hypertier.spec.rules import RULES
-from hypertier.spec.rules.rule import Language
+from hypertier.spec.said import Language
 
 PATCH_FOLLOWS = {"en": "--fix would make these changes:", "ko": "--fix 옵션은 다음과 같이 고칩니다:"}
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -13,13 +13,13 @@ from hypertier.spec.rules.rule import (
     MODELS,
     SERVICE_ACCOUNT,
     Hit,
-    Said,
     fixed,
     hit,
     rule,
     suggested,
 )
 from hypertier.spec.rules.subject import Subject
+from hypertier.spec.said import Said
 from hypertier.spec.tree import View, path
 
 TIERED = path("TieredStorageConfig")

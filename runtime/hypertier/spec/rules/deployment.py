@@ -28,8 +28,9 @@ from hypertier.spec.deployment import (
 )
 from hypertier.spec.instance_group import InstanceGroup, settled
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, Said, fixed, hit, rule, suggested
+from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
+from hypertier.spec.selfhosted import unserved_fields
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, View, path
 
@@ -485,22 +486,6 @@ def existing_cluster_addons(subject: Subject) -> Iterator[Hit]:
         yield hit(path("cluster.existing"))
 
 
-_NOT_SERVED = {
-    "spec.kvCacheSpec.cacheConfigFile": Said("it configures LMCache", "LMCache 설정입니다"),
-    "spec.lmcache": Said("no LMCache runs", "LMCache가 실행되지 않습니다"),
-    "spec.pdSpec": Said("one engine does both", "한 엔진이 둘 다 처리합니다"),
-    "spec.dataCapture": Said("nothing is captured", "캡처하지 않습니다"),
-    "spec.worker.requestLimits": Said("no proxy counts requests", "요청을 세는 프록시가 없습니다"),
-    "spec.endpointName": Said("no SageMaker endpoint is made", "SageMaker 엔드포인트를 만들지 않습니다"),
-    "spec.dnsConfig": Said("no record is made", "DNS 레코드를 만들지 않습니다"),
-    "spec.nodeAffinity": Said("instanceType says where pods go", "instanceType이 위치를 정합니다"),
-    "spec.inferenceGateway": Said("our router stands in front", "자체 라우터가 앞에 있습니다"),
-    "spec.modelSourceConfig.prefetchEnabled": Said(
-        "engines read weights at start", "엔진이 시작할 때 읽습니다"
-    ),
-}
-
-
 @rule(
     "not-served-here",
     "error",
@@ -513,7 +498,7 @@ _NOT_SERVED = {
 def not_served_here(subject: Subject) -> Iterator[Hit]:
     if subject.around.serving != "selfhosted":
         return
-    for dotted_path, why in _NOT_SERVED.items():
-        where = path(dotted_path)
-        if subject.manifest.get(where):
+    unknown = {fault.where for fault in subject.faults if fault.kind == "unknown"}
+    for where, _, why in unserved_fields(subject.manifest.mapping("spec")):
+        if where not in unknown:
             yield hit(where, why=why)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import vllm_version
 from hypertier.spec.rules.hygiene import PLACEHOLDER
-from hypertier.spec.rules.rule import Hit, Said, fixed, hit, rule, suggested, unset
+from hypertier.spec.rules.rule import Hit, fixed, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import VLLM, Subject, small_whole
+from hypertier.spec.said import Said
 from hypertier.spec.tree import path
 
 CONTAINER_PORT = path("spec.worker.modelInvocationPort.containerPort")

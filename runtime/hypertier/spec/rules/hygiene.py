@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from hypertier.catalog.zones import REGION
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import CLUSTER, DEPLOYMENT, GATEWAY, MODELS, Hit, Said, hit, rule
+from hypertier.spec.rules.rule import CLUSTER, DEPLOYMENT, GATEWAY, MODELS, Hit, hit, rule
 from hypertier.spec.rules.subject import Subject
+from hypertier.spec.said import Said
 from hypertier.spec.tree import leaves, path
 
 PLACEHOLDER = re.compile(

@@ -23,8 +23,9 @@ from hypertier.spec.deployment import DeploymentFile, deployment_of
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import parse_bytes
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import MODELS, Hit, Said, hit, rule, suggested, unset
+from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject
+from hypertier.spec.said import Said
 from hypertier.spec.tree import path
 
 DEPLOY_TIME = path("spec.maxDeployTimeInSeconds")

@@ -15,13 +15,13 @@ from hypertier.spec.rules.rule import (
     MODELS,
     UNSET,
     Hit,
-    Said,
     fixed,
     hit,
     rule,
     suggested,
 )
 from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject, small_whole
+from hypertier.spec.said import Said
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, path
 

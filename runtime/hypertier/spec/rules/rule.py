@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hypertier.spec.rules.subject import Subject
+from hypertier.spec.said import Language, Said
 from hypertier.spec.tree import Path, dotted
 
 Severity = Literal["error", "warning"]
-Language = Literal["en", "ko"]
 
 ENDPOINT = "InferenceEndpointConfig"
 JUMPSTART = "JumpStartModel"
@@ -23,14 +23,6 @@ MODELS = (ENDPOINT, JUMPSTART)
 
 MAX_GOT_CHARACTERS = 80
 NOT_SET = {"en": "not set", "ko": "미설정 상태"}
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A value of a message that differs between the languages."""
-
-    en: str
-    ko: str
 
 
 UNSET = Said(NOT_SET["en"], NOT_SET["ko"])
@@ -86,7 +78,7 @@ class Rule:
 
     def message(self, hit: Hit, subject: Subject, language: Language = "en") -> str:
         """What is wrong at `hit`, what works and why."""
-        template = self.ko if language == "ko" else self.en
+        template = Said(self.en, self.ko).in_language(language)
         got = subject.manifest.get(hit.where)
         values = {"path": dotted(hit.where), "got": shown(got, language)} | dict(hit.values)
         return template.format(**{key: _text(value, language) for key, value in values.items()})
@@ -140,7 +132,7 @@ def shown(value: Any, language: Language = "en") -> str:
 
 def _text(value: Any, language: Language) -> str:
     if isinstance(value, Said):
-        return value.ko if language == "ko" else value.en
+        return value.in_language(language)
     if isinstance(value, tuple | list | frozenset | set):
         return ", ".join(str(entry) for entry in value)
     return str(value)

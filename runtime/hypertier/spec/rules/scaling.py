@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import MODELS, Edit, Hit, Said, fixed, hit, rule, suggested, unset
+from hypertier.spec.rules.rule import MODELS, Edit, Hit, fixed, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import Subject
+from hypertier.spec.said import Said
 from hypertier.spec.tree import Path, path
 
 SCALING = path("spec.autoScalingSpec")

@@ -15,13 +15,13 @@ from hypertier.spec.rules.rule import (
     MODELS,
     Edit,
     Hit,
-    Said,
     fixed,
     hit,
     rule,
     suggested,
 )
 from hypertier.spec.rules.subject import Subject
+from hypertier.spec.said import Said
 from hypertier.spec.structure import Fault, FaultKind
 from hypertier.spec.tree import dotted, path
 
