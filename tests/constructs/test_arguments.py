@@ -149,7 +149,9 @@ def test_a_construct_names_the_argument_that_it_lacks(name: str) -> None:
     ]
 
     if required:
-        with pytest.raises(ConfigError, match=f"^{required[0]} is None; expected a value: {name} needs it"):
+        with pytest.raises(
+            ConfigError, match=f"^{required[0]} is not set; expected a value: {name} needs it"
+        ):
             PUBLIC[name](new_stack(), "It")
 
 
@@ -173,7 +175,7 @@ def test_a_dataclass_names_a_field_that_it_does_not_have_or_that_it_lacks(cls: t
 
 
 def test_a_dataclass_names_the_field_that_it_lacks() -> None:
-    with pytest.raises(ConfigError, match=r"^count is None; expected a value: InstanceGroup needs it"):
+    with pytest.raises(ConfigError, match=r"^count is not set; expected a value: InstanceGroup needs it"):
         InstanceGroup(name="gpu", instance_type="ml.g5.xlarge")  # type: ignore[call-arg]
 
 

@@ -20,6 +20,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec.keywords import named_fields
 from hypertier.spec.lifecycle import LifecycleScript
 from hypertier.spec.quantities import parse_bytes
+from hypertier.spec.unique import check_unique
 
 MAX_GROUPS = 100
 MAX_COUNT = 6758
@@ -366,10 +367,7 @@ def check_together(groups: Sequence[InstanceGroup], setting: str) -> None:
         raise ConfigError(setting, [], "at least one group of nodes")
     if len(groups) > MAX_GROUPS:
         raise ConfigError(setting, f"{len(groups)} groups", f"1 to {MAX_GROUPS} groups")
-    names = [group.name for group in groups]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(setting, names, f"each name once; {name!r} stands there twice")
+    check_unique(setting, (group.name for group in groups))
 
 
 def check_open(groups: Sequence[InstanceGroup], setting: str) -> None:

@@ -305,7 +305,7 @@ def test_warm_names_an_endpoint_that_cannot_work(endpoint: str, tmp_path: Path) 
     done = run("warm", str(tmp_path / "prompts.txt"), "--endpoint", endpoint, "--model", "m", url="")
 
     assert isinstance(done.exception, ConfigError)
-    assert str(done.exception).startswith(f"--endpoint is {endpoint!r}; expected http://HOST:PORT")
+    assert str(done.exception).startswith(f"--endpoint is {shown(endpoint)}; expected http://HOST:PORT")
 
 
 def test_warm_names_a_file_that_is_no_text(endpoint: str, tmp_path: Path) -> None:

@@ -273,7 +273,7 @@ def test_clear_removes_what_is_a_prompts_and_nothing_else(
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
-        (TEXT, ("--endpoint", ""), "--endpoint is ''; expected http://HOST:PORT"),
+        (TEXT, ("--endpoint", ""), "--endpoint is empty; expected http://HOST:PORT"),
         (TEXT, ("--endpoint", "127.0.0.1:8000"), "--endpoint is '127.0.0.1:8000'; expected http://HOST:PORT"),
         ('{"input": "x"}', (), 'expected a request\'s body with "messages" or "prompt"'),
         (

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from hypertier.errors import EngineHttpError
+from hypertier.errors import HttpError
 from hypertier.router import openai
 from hypertier.router.admin import is_loopback
 from hypertier.router.connection import ClientConnection
@@ -131,7 +131,7 @@ class WorkersAdmin(Collector):
             connection.write(
                 openai.response(status, body, content_type=content_type, keep_alive=not connection.closes)
             )
-        except EngineHttpError as error:
+        except HttpError as error:
             connection.refuse(Refusal(503, str(error), "no_worker", retry_after_seconds=1))
             return
         finally:
@@ -202,6 +202,6 @@ class WorkersAdmin(Collector):
     async def _explain(self, query: str, body: bytes) -> tuple[int, bytes, bytes]:
         serving = [one for one in self._supervisor.current if one is not None and one.serves]
         if not serving:
-            raise EngineHttpError("no worker serves now")
+            raise HttpError("no worker serves now")
         status, told = await serving[0].ask("POST", f"/explain?{quote(query, safe='=&%+/')}", body)
         return status, b"application/json", told

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from hypertier.errors import EngineHttpError, WorkerError
+from hypertier.errors import HttpError, WorkerError
 from hypertier.router.engine_http import ask
 from hypertier.router.settings import Address, RouterSettings
 from hypertier.router.workers.channel import Begin, Channel
@@ -98,7 +98,7 @@ class Worker:
             self._process.send_signal(signal.SIGKILL)
 
     async def ask(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Status and body of what it answers there. Raises EngineHttpError."""
+        """Status and body of what it answers there. Raises HttpError."""
         head = f"{method} {target} HTTP/1.1\r\nHost: worker\r\nContent-Length: {len(body)}\r\n\r\n"
         request = head.encode("latin-1") + body
         return await ask(self._admin, request, timeout_seconds=ASK_SECONDS, max_bytes=MAX_ANSWER_BYTES)
@@ -107,7 +107,7 @@ class Worker:
         """Read its metrics into `page`; whether it answered."""
         try:
             status, text = await self.ask("GET", "/metrics")
-        except EngineHttpError:
+        except HttpError:
             return False
         if status == 200 and self.exit_status is None:
             self.page = text.decode()
