@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from fakes_tier import FixedNamespace, RealCluster, RealValkey
 
 from hypertier.cli.cache import command
-from hypertier.errors import ConfigError, HypertierError
+from hypertier.errors import ConfigError, HypertierError, shown
 from hypertier.lab.simulated.engine import SimulatedEngine
 from hypertier.lab.simulated.metrics import EngineMetrics
 from hypertier.lab.simulated.server import EngineServer
