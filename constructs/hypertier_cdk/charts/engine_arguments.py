@@ -135,6 +135,7 @@ def cache_settings(
         l2_url=PLACEHOLDER_L2_URL if endpoint.kv_cache.l2_enabled else None,
         ttl_seconds=deployment.cache.l2.ttl_seconds,
         blocks_per_chunk=plan.blocks_per_chunk,
+        prior_prefill_tokens_per_second=round(plan.prefill_tokens_per_second or 0),
         tenants={
             tenant.name: Terms(tenant.ttl_seconds, tenant.quota_bytes)
             for tenant in deployment.cache.l2.tenants

@@ -49,6 +49,12 @@ ENGINE = Overlay(
         Rule(f"{TIERS}.cpu_bytes_to_use", "{l1_bytes}", SMALL_MACHINE, numeric=True),
         Rule(f"{TIERS}.blocks_per_chunk", "1", "a block of 128 tokens is chunk enough", numeric=True),
         Rule(
+            f"{TIERS}.secondary_tiers.0.prior_prefill_tokens_per_second",
+            "0",
+            NO_GPU + " whose prefill the plan tells",
+            numeric=True,
+        ),
+        Rule(
             f"{TIERS}.secondary_tiers.0.lookup_deadline_ms",
             "2000",
             "engines, router and Valkey share a few slow cores",

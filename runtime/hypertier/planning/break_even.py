@@ -11,6 +11,7 @@ CONTEXTS = (1024, 4096, 8192, 16384, 32768, 65536, 131072)
 # Share of the GPUs' peak that a prefill reaches. Llama 3 405B reached 38 to 43 % in training on H100
 # (https://arxiv.org/abs/2407.21783, table 4); a measured rate replaces it.
 PREFILL_EFFICIENCY_RATIO = 0.4
+REFERENCE_PROMPT_TOKENS = 8192  # the prompt that prices and rates are given for
 ROUND_TRIP_SECONDS = 0.002  # a lookup and the first byte from a store in the same region
 
 
@@ -43,6 +44,15 @@ class BreakEven:
 def recompute_seconds(model: ModelShape, num_tokens: int, flops: float, efficiency_ratio: float) -> float:
     """Seconds that a replica with `flops` operations a second at best takes to prefill `num_tokens`."""
     return model.prefill_operations(num_tokens) / (flops * efficiency_ratio)
+
+
+def prefill_tokens_per_second(
+    model: ModelShape, flops: float, efficiency_ratio: float = PREFILL_EFFICIENCY_RATIO
+) -> float:
+    """What a replica with `flops` operations a second at best prefills."""
+    return REFERENCE_PROMPT_TOKENS / recompute_seconds(
+        model, REFERENCE_PROMPT_TOKENS, flops, efficiency_ratio
+    )
 
 
 def efficiency_of(model: ModelShape, tokens_per_second: float, flops: float) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hypertier.catalog.instance_types import GIB, InstanceType, find_instance_type
 from hypertier.catalog.models import ModelShape, find_model
 from hypertier.errors import ConfigError
+from hypertier.planning.break_even import prefill_tokens_per_second
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes, parse_bytes, parse_count
@@ -65,6 +66,16 @@ class EnginePlan:
     def l1_tokens(self) -> int | None:
         """Tokens whose KV cache fits into this replica's L1, or None for a model without a known shape."""
         return self.l1_bytes // self.kv_bytes_per_token if self.kv_bytes_per_token else None
+
+    @property
+    def flops(self) -> float:
+        """Peak operations a second of the replica's GPUs together; 0.0 where that is not known."""
+        return float(self.gpus * self.node.gpu_flops)
+
+    @property
+    def prefill_tokens_per_second(self) -> float | None:
+        """What the replica should prefill, before anybody measures it; None where nothing is known."""
+        return prefill_tokens_per_second(self.model, self.flops) if self.model and self.flops else None
 
 
 def plan_engine(

@@ -17,7 +17,7 @@ from hypertier.planning.break_even import (
     BreakEven,
     break_even,
     efficiency_of,
-    recompute_seconds,
+    prefill_tokens_per_second,
 )
 from hypertier.planning.capacity import Capacity, plan_capacity
 from hypertier.planning.engine import (
@@ -34,8 +34,6 @@ from hypertier.planning.store import StorePlan
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
-
-REFERENCE_PROMPT_TOKENS = 8192  # the prompt that prices and rates are given for
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +144,13 @@ def _plan_endpoint(
 ) -> EndpointPlan:
     engine = plan_engine(deployment, endpoint, model)
     capacity = plan_capacity(deployment, endpoint, engine)
-    shape, flops = engine.model, float(engine.gpus * engine.node.gpu_flops)
+    shape, flops = engine.model, engine.flops
     args = endpoint.spec.worker.args or ()
     rows: tuple[BreakEven, ...] = ()
     rate = usd = None
     if shape is not None and flops:
         ratio = PREFILL_EFFICIENCY_RATIO if measured is None else efficiency_of(shape, measured, flops)
-        rate = REFERENCE_PROMPT_TOKENS / recompute_seconds(shape, REFERENCE_PROMPT_TOKENS, flops, ratio)
+        rate = prefill_tokens_per_second(shape, flops, ratio)
         price = prices.get((engine.node.name, deployment.region))
         usd = usd_per_million_tokens(price.usd_per_hour if price else None, engine.engines_per_node, rate)
         if endpoint.kv_cache.l2_backend is not None:

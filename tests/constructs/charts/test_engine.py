@@ -135,6 +135,13 @@ def test_tenants_and_events_of_the_deployment_reach_the_tier() -> None:
     assert config["kv_connector_module_path"] == "hypertier.tier.connector"
 
 
+def test_the_tier_is_told_what_the_plan_expects_of_the_gpus() -> None:
+    config = json.loads(option(container_of(deployment({}))["args"], "--kv-transfer-config") or "")
+
+    (tier,) = config["kv_connector_extra_config"]["secondary_tiers"]
+    assert tier["prior_prefill_tokens_per_second"] == 20_830  # as `hypertier plan` prints it
+
+
 def test_the_key_of_encryption_comes_from_the_secret_that_is_named() -> None:
     plain = deployment({})
     wanted = replace(plain, cache=replace(plain.cache, l2=L2(encryption_secret="kv-key")))
