@@ -1,4 +1,4 @@
-"""The README and the pages: every link leads somewhere, every page and command is named."""
+"""The README and the pages: every link leads somewhere, and what they name is there."""
 
 from __future__ import annotations
 
@@ -12,13 +12,94 @@ from hypertier.cli.main import cli
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\((?!https?://)([^)#\s]*)#([^)]+)\)")
+SOURCE_ROOTS = {"hypertier": "runtime", "hypertier_cdk": "constructs", "hypertier_lambdas": "lambdas"}
+SOURCES = "\n".join(
+    file.read_text("utf-8")
+    for folder in ("runtime", "constructs", "lambdas", "infra", "benchmarks", "scripts")
+    for file in sorted((ROOT / folder).rglob("*"))
+    if file.suffix in (".py", ".sh")
+)
+SOURCES += (ROOT / "Makefile").read_text("utf-8")
+FLAGS_OF_OTHERS = {"--from-file", "--otlp-traces-endpoint", "--require-approval"}  # kubectl's, vLLM's, CDK's
+NO_MODULES = {"hypertier.dev", "hypertier.renderer"}  # an API group, and a group of entry points
+
+
+def text_of(page: Path) -> str:
+    return page.read_text("utf-8")
+
+
+def anchor(heading: str) -> str:
+    """The name under which GitHub finds a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def stands_in_the_code(name: str) -> bool:
+    """Whether it does, as a whole or as what follows the prefix that some metrics share."""
+    rest = re.sub(r"^hypertier_router_(route|kvaware|tenant|worker)_", "", name)
+    return name in SOURCES or f'"{rest}"' in SOURCES
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name of ours is a module, or stands in one."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        place = ROOT / SOURCE_ROOTS[parts[0]] / "/".join(parts[:length])
+        module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if module.exists():
+            return not parts[length:] or parts[length] in text_of(module)
+    return False
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_to_a_file(page: Path) -> None:
-    lost = [link for link in LINK.findall(page.read_text("utf-8")) if not (page.parent / link).exists()]
+    lost = [link for link in LINK.findall(text_of(page)) if not (page.parent / link).exists()]
 
     assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_anchor_is_a_heading(page: Path) -> None:
+    lost = [
+        (link, name)
+        for link, name in ANCHOR.findall(text_of(page))
+        if name
+        not in map(anchor, re.findall(r"(?m)^#+ (.*)$", text_of(page.parent / link if link else page)))
+    ]
+
+    assert lost == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_flag_variable_and_metric_that_a_page_names_is_one_of_the_code(page: Path) -> None:
+    text = text_of(page)
+    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text)) - FLAGS_OF_OTHERS
+    variables = set(re.findall(r"\bHYPERTIER_[A-Z0-9_]+", text))
+    counted = re.findall(r"\b(?:hypertier_l2_(\w+?)|(hypertier_router_\w+?))(?:_total)?\b", text)
+    metrics = {tier or router for tier, router in counted}
+
+    assert sorted(name for name in flags | variables | metrics if not stands_in_the_code(name)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_module_and_file_that_a_page_names_is_there(page: Path) -> None:
+    text = text_of(page)
+    names = set(re.findall(rf"\b(?:{'|'.join(SOURCE_ROOTS)})(?:\.[A-Za-z_0-9]+)+", text)) - NO_MODULES
+    files = re.findall(
+        r"`((?:scripts|examples|docs|tests|runtime|infra|benchmarks|requirements)/[\w./-]+)`", text
+    )
+    lost = [name for name in names if not is_there(name)] + [
+        file for file in files if not (ROOT / file).exists()
+    ]
+
+    assert lost == []
+
+
+def test_every_target_of_make_that_the_pages_name_is_one() -> None:
+    targets = re.findall(r"(?m)^([a-z-]+):", text_of(ROOT / "Makefile"))
+    named = {name for page in PAGES for name in re.findall(r"(?:`|\$ )make ([a-z-]+)", text_of(page))}
+
+    assert named - set(targets) == set()
 
 
 def test_the_readme_leads_to_every_page() -> None:

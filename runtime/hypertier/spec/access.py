@@ -55,11 +55,6 @@ class TenantDefault:
     def __post_init__(self) -> None:
         _check_tenant("access.default", self)
 
-    @property
-    def is_limited(self) -> bool:
-        """It has a limit of any kind."""
-        return any(limit is not None for _, limit in limits_of(self))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant(TenantDefault):

@@ -72,11 +72,6 @@ class Tenants:
         """What the tenant of this key may keep."""
         return self._by_tag.get(key[:TAG_BYTES], self._others)
 
-    @property
-    def have_quotas(self) -> bool:
-        """Whether what tenants keep must be counted."""
-        return any(terms.quota_bytes is not None for terms in self._named.values())
-
     def check_room(self, entry_bytes: int, setting: str) -> None:
         """Refuse a quota in which not one chunk of `entry_bytes` finds room.
 
