@@ -856,6 +856,13 @@ CASES = [
         name="fallback",
     ),
     Case(
+        "existing-cluster-untold",
+        {"cluster": {"existing": "prod"}},
+        "cluster.attributes",
+        {"cluster": {"kubernetesVersion": "1.35"}},
+        kind=DEPLOYMENT,
+    ),
+    Case(
         "no-open-group",
         {"instanceGroups.0.taints": [{"key": "team"}]},
         "instanceGroups",

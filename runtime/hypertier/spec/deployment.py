@@ -408,7 +408,10 @@ class Deployment:
 
 
 def check_cidr(setting: str, cidr: object) -> None:
-    """Refuse what is no range of addresses.
+    """Refuse what is no range of IPv4 addresses.
+
+    EKS gives pods and Services addresses of one family, here IPv4: nobody ever comes from an IPv6 range.
+    https://docs.aws.amazon.com/eks/latest/userguide/cni-ipv6.html (read 2026-12-01)
 
     Raises:
         ConfigError: names `setting`.
@@ -416,9 +419,10 @@ def check_cidr(setting: str, cidr: object) -> None:
     try:
         if not isinstance(cidr, str) or "/" not in cidr:
             raise ValueError("no prefix length")
-        ip_network(cidr)
+        if ip_network(cidr).version != 4:
+            raise ValueError("the cluster's pods and load balancers have IPv4 addresses alone")
     except ValueError as error:
-        raise ConfigError(setting, cidr, f"ranges of addresses such as 10.0.0.0/8 ({error})") from None
+        raise ConfigError(setting, cidr, f"ranges of IPv4 addresses such as 10.0.0.0/8 ({error})") from None
 
 
 def check_region(region: str) -> None:

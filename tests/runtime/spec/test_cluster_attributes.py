@@ -30,6 +30,14 @@ def test_attributes_belong_to_an_existing_cluster() -> None:
     assert Cluster(existing="prod", attributes=attributes()).existing == "prod"
 
 
+@pytest.mark.parametrize("cidr", ["fd00::/8", "10.0.0.1/8", "10.0.0.0", "10.0.0.0/33", "everywhere"])
+def test_clients_come_from_ranges_of_ipv4(cidr: str) -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.clientCidrs is .*IPv4"):
+        Cluster(client_cidrs=("10.0.0.0/8", cidr))
+    with pytest.raises(ConfigError, match=r"cluster\.attributes\.vpcCidrs is .*IPv4"):
+        attributes(vpc_cidrs=(cidr,))
+
+
 def test_every_zone_has_its_subnet() -> None:
     with pytest.raises(ConfigError, match=r"cluster\.attributes\.privateSubnetIds .*us-west-2a, us-west-2b"):
         attributes(private_subnet_ids=("subnet-1",))

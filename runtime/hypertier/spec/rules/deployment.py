@@ -470,6 +470,21 @@ def kubernetes_version(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
+    "existing-cluster-untold",
+    "warning",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="{path} is not set but cluster.existing is: `cdk synth` asks nothing of AWS, so it needs to be told; "
+    "`hypertier render` does not",
+    ko="cluster.existing을 지정했는데 {path} 값이 없습니다. `cdk synth`는 AWS에 묻지 않으므로 필요합니다. "
+    "`hypertier render`에는 필요하지 않습니다",
+)
+def existing_cluster_untold(subject: Subject) -> Iterator[Hit]:
+    if subject.manifest.text("cluster.existing") and not subject.manifest.has("cluster.attributes"):
+        yield hit(path("cluster.attributes"))
+
+
+@rule(
     "existing-cluster-addons",
     "warning",
     kinds=(DEPLOYMENT,),
