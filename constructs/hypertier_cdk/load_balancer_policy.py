@@ -3,9 +3,13 @@
 No statement gives more than the controller's own policy for v2.13, which aws-cdk-lib carries a copy of. Left
 out is what an internal load balancer with a certificate of ACM never uses (Cognito, server certificates of
 IAM, changes of WAF and Shield, Outposts, address pools). The controller tags all that it makes with the
-cluster's name; each change of a load balancer, target group or security group asks for that tag, and none may
-set or take it.
+cluster's name; each change of a load balancer, target group or security group of its own asks for that tag,
+and none may set or take it. Of the groups of others it opens and closes those of the cluster's VPC alone, as
+its installation guide advises. Listeners and their rules are left as published: their tags are a feature that
+can be turned off.
 https://github.com/kubernetes-sigs/aws-load-balancer-controller/blob/v2.13.0/docs/install/iam_policy.json
+https://kubernetes-sigs.github.io/aws-load-balancer-controller/v2.13/deploy/installation/ (read 2026-12-01)
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_elasticloadbalancingv2.html
 """
 
 from __future__ import annotations
@@ -68,7 +72,6 @@ CHANGE_OWN = (
 )
 RULES_OF_LISTENERS = (
     "elasticloadbalancing:AddListenerCertificates",
-    "elasticloadbalancing:CreateListener",
     "elasticloadbalancing:CreateRule",
     "elasticloadbalancing:DeleteListener",
     "elasticloadbalancing:DeleteRule",
@@ -76,7 +79,6 @@ RULES_OF_LISTENERS = (
     "elasticloadbalancing:ModifyRule",
     "elasticloadbalancing:RemoveListenerCertificates",
     "elasticloadbalancing:SetRulePriorities",
-    "elasticloadbalancing:SetWebAcl",
 )
 
 
@@ -111,6 +113,7 @@ def load_balancer_statements(partition: str, region: str, account: str, vpc_arn:
             "OpenGroups",
             ("ec2:AuthorizeSecurityGroupIngress", "ec2:RevokeSecurityGroupIngress"),
             security_groups,
+            {"ArnEquals": {"ec2:Vpc": vpc_arn}},
         ),
         _allow(
             "MakeBalancers",
@@ -131,12 +134,14 @@ def load_balancer_statements(partition: str, region: str, account: str, vpc_arn:
         ),
         _allow("ChangeOwn", CHANGE_OWN, [*balancers, *listeners, groups], OWN),
         _allow("TagOwn", TAGGING, [*balancers, groups], OWN_WITHOUT_ITS_MARK),
-        _allow("ChangeListeners", RULES_OF_LISTENERS, [*balancers, *listeners, *rules]),
+        _allow("ChangeListeners", RULES_OF_LISTENERS, [*listeners, *rules]),
         _allow("TagListeners", TAGGING, [*listeners, *rules]),
+        _allow("Listen", ("elasticloadbalancing:CreateListener",), balancers, OWN),
         _allow(
             "Register",
             ("elasticloadbalancing:DeregisterTargets", "elasticloadbalancing:RegisterTargets"),
             groups,
+            OWN,
         ),
     ]
 

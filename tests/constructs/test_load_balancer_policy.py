@@ -34,6 +34,7 @@ LEFT_OUT = {
     "ec2:DescribeIpamPools",
     "ec2:GetCoipPoolUsage",
     "elasticloadbalancing:ModifyIpPools",
+    "elasticloadbalancing:SetWebAcl",
     "iam:GetServerCertificate",
     "iam:ListServerCertificates",
     "shield:CreateProtection",
@@ -57,6 +58,7 @@ class Call:
     marks: bool = False
     own: bool = False
     creating: str = ""
+    vpc: str = VPC
 
     def value_of(self, key: str) -> str | None:
         found = {
@@ -64,6 +66,7 @@ class Call:
             "aws:ResourceTag/elbv2.k8s.aws/cluster": "name" if self.own else None,
             "ec2:CreateAction": self.creating or None,
             "elasticloadbalancing:CreateAction": self.creating or None,
+            "ec2:Vpc": self.vpc,
             "iam:AWSServiceName": "elasticloadbalancing.amazonaws.com",
         }
         return found[key]
@@ -77,7 +80,7 @@ def holds(operator: str, key: str, expected: Any, call: Call) -> bool:
     got = call.value_of(key)
     if operator == "Null":
         return (got is None) == (expected == "true")
-    assert operator == "StringEquals"
+    assert operator in ("StringEquals", "ArnEquals")
     return got in listed(expected)
 
 
@@ -194,10 +197,16 @@ def named(service: str, name: str, resource: str, **tags: Any) -> Any:
         ),
         *(
             named("elasticloadbalancing", name, TARGETS, own=True)
-            for name in ("DeleteTargetGroup", "ModifyTargetGroup", "ModifyTargetGroupAttributes")
+            for name in (
+                "DeleteTargetGroup",
+                "DeregisterTargets",
+                "ModifyTargetGroup",
+                "ModifyTargetGroupAttributes",
+                "RegisterTargets",
+            )
         ),
         named("elasticloadbalancing", "ModifyListenerAttributes", LISTENER, own=True),
-        named("elasticloadbalancing", "CreateListener", BALANCER),
+        named("elasticloadbalancing", "CreateListener", BALANCER, own=True),
         *(
             named("elasticloadbalancing", name, LISTENER)
             for name in (
@@ -212,8 +221,6 @@ def named(service: str, name: str, resource: str, **tags: Any) -> Any:
             named("elasticloadbalancing", name, RULE)
             for name in ("DeleteRule", "ModifyRule", "SetRulePriorities")
         ),
-        named("elasticloadbalancing", "RegisterTargets", TARGETS),
-        named("elasticloadbalancing", "DeregisterTargets", TARGETS),
     ],
 )
 def test_each_call_that_makes_and_changes_a_load_balancer_is_allowed(
@@ -226,6 +233,14 @@ def test_each_call_that_makes_and_changes_a_load_balancer_is_allowed(
 @pytest.mark.parametrize(
     "call",
     [
+        named("elasticloadbalancing", "CreateListener", BALANCER),
+        named("elasticloadbalancing", "RegisterTargets", TARGETS),
+        named("elasticloadbalancing", "DeregisterTargets", TARGETS),
+        *(
+            named("ec2", f"{name}SecurityGroupIngress", GROUP, vpc=f"{EC2}:vpc/vpc-2", own=own)
+            for name in ("Authorize", "Revoke")
+            for own in (False, True)
+        ),
         *(named("elasticloadbalancing", "AddTags", resource, marks=True) for resource in (BALANCER, TARGETS)),
         *(named("elasticloadbalancing", "AddTags", resource) for resource in (BALANCER, TARGETS)),
         named("elasticloadbalancing", "AddTags", BALANCER, marks=True, own=True),
