@@ -13,9 +13,9 @@ import pytest
 os.environ["CDK_VALIDATION"] = "false"
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
-import cdk_files  # noqa: F401  # before aws_cdk, too
 from fakes_templates import new_stack, template_of
 
+import hypertier_cdk.testing.files  # noqa: F401  # before aws_cdk, too
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier_cdk import CacheStore, HyperPodCluster, Network
 

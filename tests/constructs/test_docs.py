@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hypertier_cdk
+from hypertier_cdk.testing.files import FOLDER
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -23,7 +24,12 @@ def test_the_example_runs(page: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", example],
         cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "CDK_VALIDATION": "false"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(Path.home()),
+            "CDK_VALIDATION": "false",
+            "TMPDIR": str(FOLDER),
+        },
         capture_output=True,
         text=True,
         timeout=300,

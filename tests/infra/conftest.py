@@ -9,10 +9,10 @@ from pathlib import Path
 os.environ["CDK_VALIDATION"] = "false"
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
-import cdk_files  # noqa: F401  # before aws_cdk, too
 import pytest
 from fakes_stacks import synthesized
 
+import hypertier_cdk.testing.files  # noqa: F401  # before aws_cdk, too
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier_cdk.review.templates import Assembly, read_assembly
 
