@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IDependable
 
+from hypertier.catalog.operator import REGIONS, ROLE_PREFIX
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import CERT_MANAGER, METRICS_SERVER, new_addon
 from hypertier_cdk.arguments import checked
@@ -36,29 +37,9 @@ ADDON_VERSIONS = {
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-inference-gateway.html
 # (read 2026-12-01)
 WITH_GATEWAY = ("3.6", "3.7")
-# Demanded by AWS's managed policy, which names roles and buckets by their beginnings.
-ROLE_PREFIX = "SageMakerHyperPodInference"
+# Demanded by AWS's managed policy, which names buckets by their beginning.
 BUCKET_PREFIX = "hyperpod-tls"
 BY_NAME = "the operator asks for its policies by their names"
-# Regions whose registries hold the operator's images, from the operator's own chart (2.2.2).
-REGIONS = (
-    "ap-northeast-1",
-    "ap-south-1",
-    "ap-southeast-1",
-    "ap-southeast-2",
-    "ap-southeast-3",
-    "ap-southeast-4",
-    "eu-central-1",
-    "eu-north-1",
-    "eu-south-2",
-    "eu-west-1",
-    "eu-west-2",
-    "sa-east-1",
-    "us-east-1",
-    "us-east-2",
-    "us-west-1",
-    "us-west-2",
-)
 
 
 class InferenceOperator(Construct):

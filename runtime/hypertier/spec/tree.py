@@ -90,6 +90,14 @@ class View:
         """The mappings in the list at `where`, each with its index."""
         return [(index, entry) for index, entry in enumerate(self.items(where)) if isinstance(entry, dict)]
 
+    def repeated(self, where: Path, key: str) -> list[Path]:
+        """The places in the list at `where` whose `key` has the text of an earlier entry's."""
+        texts = [
+            (index, entry[key]) for index, entry in self.mappings(where) if isinstance(entry.get(key), str)
+        ]
+        firsts = {text: index for index, text in reversed(texts)}
+        return [(*where, index, key) for index, text in texts if index != firsts[text]]
+
     def texts(self, where: Path | str) -> list[str]:
         """The list at `where` as text, entry by entry; numbers as they would be written."""
         return [entry if isinstance(entry, str) else str(entry) for entry in self.items(where)]

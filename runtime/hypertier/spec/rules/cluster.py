@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hypertier.catalog.instance_types import find_instance_type
+from hypertier.catalog.operator import REGIONS, ROLE_PREFIX
 from hypertier.planning.engine import DAEMONS_PER_NODE
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import (
@@ -24,27 +25,7 @@ from hypertier.spec.tree import View, path
 
 TIERED = path("TieredStorageConfig")
 GROUPS = path("InstanceGroups")
-ROLE_PREFIX = "SageMakerHyperPodInference"
 OPERATOR_PODS = 13
-# Regions of the operator's images in its chart 2.2.2.
-OPERATOR_REGIONS = (
-    "ap-northeast-1",
-    "ap-south-1",
-    "ap-southeast-1",
-    "ap-southeast-2",
-    "ap-southeast-3",
-    "ap-southeast-4",
-    "eu-central-1",
-    "eu-north-1",
-    "eu-south-2",
-    "eu-west-1",
-    "eu-west-2",
-    "sa-east-1",
-    "us-east-1",
-    "us-east-2",
-    "us-west-1",
-    "us-west-2",
-)
 
 
 @rule(
@@ -203,7 +184,7 @@ def operator_role_name(subject: Subject) -> Iterator[Hit]:
 )
 def operator_region(subject: Subject) -> Iterator[Hit]:
     region = subject.manifest.text("region")
-    if subject.manifest.text("serving") == "operator" and region and region not in OPERATOR_REGIONS:
+    if subject.manifest.text("serving") == "operator" and region and region not in REGIONS:
         yield hit(("region",))
 
 

@@ -156,13 +156,7 @@ def groups_missing(subject: Subject) -> Iterator[Hit]:
     ko="{path} 값 {got}은(는) 다른 그룹에서 이미 쓰는 이름입니다",
 )
 def group_name_twice(subject: Subject) -> Iterator[Hit]:
-    seen = set()
-    for index, entry in subject.manifest.mappings(GROUPS):
-        name = entry.get("name")
-        if isinstance(name, str) and name in seen:
-            yield hit((*GROUPS, index, "name"))
-        elif isinstance(name, str):
-            seen.add(name)
+    yield from map(hit, subject.manifest.repeated(GROUPS, "name"))
 
 
 @rule(

@@ -66,13 +66,7 @@ def gateway_adapters(subject: Subject) -> Iterator[Hit]:
     ko="{path} 값 {got}은(는) 다른 스케줄러에 이미 있습니다. 요청이 그중 하나로만 갑니다",
 )
 def gateway_model_twice(subject: Subject) -> Iterator[Hit]:
-    seen = set()
-    for index, entry in subject.manifest.mappings(SCHEDULERS):
-        name = entry.get("modelName")
-        if isinstance(name, str) and name in seen:
-            yield hit((*SCHEDULERS, index, "modelName"))
-        elif isinstance(name, str):
-            seen.add(name)
+    yield from map(hit, subject.manifest.repeated(SCHEDULERS, "modelName"))
 
 
 @rule(
