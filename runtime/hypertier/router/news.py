@@ -10,6 +10,7 @@ byte that says which it is, and the body; numbers are in network order:
 | 2 first token | number of the request (8) |
 | 3 finished | number of the request (8) |
 | 4 alive | |
+| 5 answered | number of the request (8): its first event came, and it finished |
 
 A request's number is unique on its connection. What ends with the connection is finished.
 """  # noqa: E501 (a row of a table)
@@ -17,13 +18,13 @@ A request's number is unique on its connection. What ends with the connection is
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hypertier.errors import PeerError
 from hypertier.router.openai import BLOCK_ENDS
 
-VERSION = 1
+VERSION = 2
 ID_BYTES = 16
 MAX_NAME_BYTES = 512
 MAX_PROMPT_BYTES = 2**48
@@ -34,7 +35,8 @@ _HEAD = struct.Struct("!HB")
 _SENT = struct.Struct("!QQQBH")
 _NUMBER = struct.Struct("!Q")
 _HASH_BYTES = 8
-_SENT_KIND, _FIRST_TOKEN_KIND, _FINISHED_KIND, _ALIVE_KIND = 1, 2, 3, 4
+_NEWS_OF_A_NUMBER = struct.Struct("!HBQ")
+_SENT_KIND, _FIRST_TOKEN_KIND, _FINISHED_KIND, _ALIVE_KIND, _ANSWERED_KIND = 1, 2, 3, 4, 5
 
 GREETING_BYTES = _GREETING.size
 MAX_BODY_BYTES = _SENT.size + MAX_NAME_BYTES + _HASH_BYTES * len(BLOCK_ENDS)
@@ -64,11 +66,23 @@ class Finished(NamedTuple):
     number: int
 
 
+class Answered(NamedTuple):
+    """Both at once, as of most answers that are not streamed."""
+
+    number: int
+
+
 class Alive(NamedTuple):
     """Nothing happened."""
 
 
-News = Sent | FirstToken | Finished | Alive
+News = Sent | FirstToken | Finished | Answered | Alive
+
+_OF_A_NUMBER: dict[int, Callable[[int], News]] = {
+    _FIRST_TOKEN_KIND: FirstToken,
+    _FINISHED_KIND: Finished,
+    _ANSWERED_KIND: Answered,
+}
 
 
 def greeting(router_id: bytes) -> bytes:
@@ -104,12 +118,17 @@ def sent_message(
 
 def first_token_message(number: int) -> bytes:
     """A `FirstToken` as bytes."""
-    return _HEAD.pack(_NUMBER.size, _FIRST_TOKEN_KIND) + _NUMBER.pack(number)
+    return _NEWS_OF_A_NUMBER.pack(_NUMBER.size, _FIRST_TOKEN_KIND, number)
 
 
 def finished_message(number: int) -> bytes:
     """A `Finished` as bytes."""
-    return _HEAD.pack(_NUMBER.size, _FINISHED_KIND) + _NUMBER.pack(number)
+    return _NEWS_OF_A_NUMBER.pack(_NUMBER.size, _FINISHED_KIND, number)
+
+
+def answered_message(number: int) -> bytes:
+    """An `Answered` as bytes."""
+    return _NEWS_OF_A_NUMBER.pack(_NUMBER.size, _ANSWERED_KIND, number)
 
 
 class Reader:
@@ -136,7 +155,11 @@ class Reader:
             if begin + length > len(data):
                 break
             at = begin + length
-            found.append(_read(kind, data[begin:at]))
+            of_a_number = _OF_A_NUMBER.get(kind)
+            if of_a_number is not None and length == _NUMBER.size:
+                found.append(of_a_number(_NUMBER.unpack_from(data, begin)[0]))
+            else:
+                found.append(_read(kind, data[begin:at]))
         self._rest = data[at:]
         return found
 
@@ -144,10 +167,6 @@ class Reader:
 def _read(kind: int, body: bytes) -> News:
     if kind == _SENT_KIND and len(body) >= _SENT.size:
         return _read_sent(body)
-    if kind == _FIRST_TOKEN_KIND and len(body) == _NUMBER.size:
-        return FirstToken(*_NUMBER.unpack(body))
-    if kind == _FINISHED_KIND and len(body) == _NUMBER.size:
-        return Finished(*_NUMBER.unpack(body))
     if kind == _ALIVE_KIND and not body:
         return Alive()
     raise PeerError("malformed", f"a message of kind {kind} and {len(body)} bytes")

@@ -8,7 +8,7 @@ from itertools import count
 from hypertier.errors import PeerError
 from hypertier.router import news
 from hypertier.router.metrics import PeerCounts
-from hypertier.router.news import FirstToken, News, Sent
+from hypertier.router.news import Answered, Finished, FirstToken, News, Sent
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies import Strategy
@@ -35,6 +35,9 @@ class Shared:
         self._counts = counts
         self._numbers = count(1)
         self._own: dict[Hashable, tuple[int, bytes]] = {}
+        self._begun: set[int] = set()  # answers in one piece, whose beginning is told with their end
+        self._streamed: set[int] = set()
+        self._named: dict[bytes, Replica] = {}
         self._heard: dict[Hashable, set[int]] = {}
 
     @property
@@ -59,6 +62,8 @@ class Shared:
             request.block_hashes,
         )
         self._own[ticket] = number, message
+        if request.streamed:
+            self._streamed.add(number)
         self._tell(message)
 
     def first_token(self, ticket: Hashable, now: float) -> None:
@@ -69,14 +74,24 @@ class Shared:
             number, said = own
             message = news.first_token_message(number)
             self._own[ticket] = number, said + message
-            self._tell(message)
+            if number in self._streamed:
+                self._tell(message)
+            else:
+                self._begun.add(number)
 
     def finished(self, ticket: Hashable, now: float) -> None:
         """An own request ended."""
         self._strategy.finished(ticket, now)
         own = self._own.pop(ticket, None)
-        if own is not None:
-            self._tell(news.finished_message(own[0]))
+        if own is None:
+            return
+        number = own[0]
+        if number in self._begun:
+            self._begun.discard(number)
+            self._tell(news.answered_message(number))
+        else:
+            self._streamed.discard(number)
+            self._tell(news.finished_message(number))
 
     def in_flight_messages(self) -> tuple[bytes, int]:
         """All that another router must hear that hears this one from now on, and how many messages it is."""
@@ -91,7 +106,10 @@ class Shared:
             self._heard_sent(peer, what, now)
         elif isinstance(what, FirstToken):
             self._strategy.first_token((peer, what.number), now)
-        elif isinstance(what, news.Finished):
+        elif isinstance(what, Answered):
+            self._strategy.first_token((peer, what.number), now)
+            self._heard_finished(peer, what.number, now)
+        elif isinstance(what, Finished):
             self._heard_finished(peer, what.number, now)
 
     def lost(self, peer: Hashable, now: float) -> None:
@@ -106,7 +124,9 @@ class Shared:
             raise PeerError("too_many", f"{MAX_IN_FLIGHT} requests in flight are the most")
         if sent.number in in_flight:
             raise PeerError("malformed", f"request {sent.number} was sent before it finished")
-        replica = self._replicas.by_url.get(f"http://{sent.replica.decode('ascii', 'replace')}")
+        replica = self._named.get(sent.replica)
+        if replica is None or replica.state is State.LEAVING:
+            replica = self._find(sent.replica)
         if replica is None or replica.state is State.LEAVING:
             self._counts.dropped["replica"] += 1
             return
@@ -115,6 +135,14 @@ class Shared:
         request = InferenceRequest(sent.num_bytes, sent.block_hashes, streamed=sent.streamed)
         choice = Choice(replica, "peer", sent.matched_bytes)
         self._strategy.sent((peer, sent.number), request, choice, now)
+
+    def _find(self, name: bytes) -> Replica | None:
+        self._named.pop(name, None)
+        replica = self._replicas.by_url.get(f"http://{name.decode('ascii', 'replace')}")
+        if replica is not None:
+            self._named = {known: one for known, one in self._named.items() if one.state is not State.LEAVING}
+            self._named[name] = replica
+        return replica
 
     def _heard_finished(self, peer: Hashable, number: int, now: float) -> None:
         in_flight = self._heard.get(peer)

@@ -16,11 +16,13 @@ from hypertier.router.news import (
     MAX_NAME_BYTES,
     MAX_PROMPT_BYTES,
     Alive,
+    Answered,
     Finished,
     FirstToken,
     News,
     Reader,
     Sent,
+    answered_message,
     finished_message,
     first_token_message,
     greeting,
@@ -45,7 +47,13 @@ SENT = st.builds(
     st.booleans(),
     st.lists(NUMBERS, max_size=len(BLOCK_ENDS)),
 )
-NEWS = st.one_of(SENT, st.builds(FirstToken, NUMBERS), st.builds(Finished, NUMBERS), st.builds(Alive))
+NEWS = st.one_of(
+    SENT,
+    st.builds(FirstToken, NUMBERS),
+    st.builds(Finished, NUMBERS),
+    st.builds(Answered, NUMBERS),
+    st.builds(Alive),
+)
 
 
 def written(news: News) -> bytes:
@@ -53,6 +61,8 @@ def written(news: News) -> bytes:
         return sent_message(*news)
     if isinstance(news, FirstToken):
         return first_token_message(news.number)
+    if isinstance(news, Answered):
+        return answered_message(news.number)
     if isinstance(news, Finished):
         return finished_message(news.number)
     return ALIVE_MESSAGE
@@ -141,8 +151,8 @@ def test_a_greeting_names_the_router() -> None:
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
-        pytest.param(b"htrn\x02" + bytes(16), "version", id="later"),
-        pytest.param(b"htrn\x00" + bytes(16), "version", id="earlier"),
+        pytest.param(b"htrn\x03" + bytes(16), "version", id="later"),
+        pytest.param(b"htrn\x01" + bytes(16), "version", id="earlier"),
         pytest.param(b"GET / HTTP/1.1\r\nHost:", "malformed", id="http"),
     ],
 )

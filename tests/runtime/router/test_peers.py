@@ -195,7 +195,7 @@ def test_a_router_with_nothing_to_tell_says_that_it_is_alive() -> None:
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
-        pytest.param(b"htrn\x02" + bytes(16), "version", id="later-version"),
+        pytest.param(b"htrn\x03" + bytes(16), "version", id="later-version"),
         pytest.param(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "malformed", id="http"),
         pytest.param(greeting(bytes(16)) + b"\xff\xff\x01", "malformed", id="longer-than-any"),
         pytest.param(greeting(bytes(16)) + b"\0\0\x09", "malformed", id="unknown-kind"),
@@ -222,7 +222,7 @@ def test_a_listener_of_another_version_is_told_nothing_and_tried_again() -> None
         connections = list[bytes]()
 
         async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"htrn\x02" + bytes(16))
+            writer.write(b"htrn\x03" + bytes(16))
             connections.append(await reader.read())
             writer.close()
 

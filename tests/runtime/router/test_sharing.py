@@ -13,7 +13,7 @@ from hypertier.errors import PeerError
 from hypertier.router import sharing
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.metrics import PeerCounts
-from hypertier.router.news import Finished, FirstToken, Reader, Sent
+from hypertier.router.news import Answered, Finished, FirstToken, News, Reader, Sent
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica
@@ -67,6 +67,19 @@ def sides(count: int, num_replicas: int = 3, strategy: str = "prefixaware") -> l
     for one in made:
         one.others = [other for other in made if other is not one]
     return made
+
+
+def test_answer_in_one_piece_is_told_in_two_messages_and_a_streamed_one_in_three() -> None:
+    told: list[News] = []
+    side = Side()
+    side.shared._tell = lambda message: told.extend(Reader().feed(message))
+
+    for ticket, streamed in (("whole", False), ("stream", True)):
+        side.send(ticket, PROMPT._replace(streamed=streamed))
+        side.shared.first_token(ticket, 2.0)
+        side.shared.finished(ticket, 2.0)
+
+    assert [type(one) for one in told] == [Sent, Answered, Sent, FirstToken, Finished]
 
 
 PROMPT = InferenceRequest(1000, (1, 2, 3, 4), streamed=True)
