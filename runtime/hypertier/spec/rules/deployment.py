@@ -1,4 +1,4 @@
-"""The deployment file, and what it and its endpoints promise each other."""
+"""The deployment file itself: names, groups, sizes and settings."""
 
 from __future__ import annotations
 
@@ -28,18 +28,14 @@ from hypertier.spec.deployment import (
 )
 from hypertier.spec.instance_group import InstanceGroup, settled
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, fixed, hit, rule, suggested
+from hypertier.spec.rules.rule import DEPLOYMENT, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
-from hypertier.spec.selfhosted import unserved_fields
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, View, path
 
 GROUPS = path("instanceGroups")
 TENANTS = path("cache.l2.tenants")
-STRATEGY = path("spec.intelligentRoutingSpec.routingStrategy")
 DEFAULT_REGION = "us-west-2"  # of `Deployment.region`
-BACKEND = path("spec.kvCacheSpec.l2CacheSpec.l2CacheBackend")
-PUBLIC_REGISTRIES = ("docker.io/", "ghcr.io/", "quay.io/", "nvcr.io/", "public.ecr.aws/", "registry.k8s.io/")
 
 
 @rule(
@@ -257,23 +253,6 @@ def endpoint_name_twice(subject: Subject) -> Iterator[Hit]:
         seen.add(key)
 
 
-@rule(
-    "no-group-for-endpoint",
-    "error",
-    source=sources.HYPERTIER,
-    en="{path} is {got}; expected the type of one of the deployment's instanceGroups: {groups}",
-    ko="{path} 값이 {got}입니다. 배포의 instanceGroups 중 하나의 유형이어야 합니다: {groups}",
-)
-def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
-    groups = _groups(subject.around.deployment)
-    if subject.around.deployment is None or not groups or not subject.instance_types:
-        return
-    if not any(group.get("instanceType") in subject.instance_types for group in groups):
-        name = "spec.instanceType" if subject.manifest.has("spec.instanceType") else "spec.instanceTypes"
-        said = [f"{group.get('name')} ({group.get('instanceType')})" for group in groups]
-        yield hit(path(name), groups=", ".join(said))
-
-
 def _read_groups(deployment: View) -> Iterator[tuple[int, InstanceGroup]]:
     """The groups that can be; what is wrong with the others is found by `setting`."""
     for index, entry in deployment.mappings(GROUPS):
@@ -302,30 +281,6 @@ def _below(cls: type, setting: str, data: Mapping[str, Any]) -> Sequence[str | i
     return parts[-1:]
 
 
-def _groups(deployment: View | None) -> list[dict[str, object]]:
-    if deployment is None:
-        return []
-    return [dict(entry) for _, entry in deployment.mappings(GROUPS)]
-
-
-@rule(
-    "tiered-storage-off",
-    "error",
-    kinds=MODELS,
-    source=sources.CACHING,
-    en="{path} is tieredstorage but the deployment's cache.l2.backend is {backend}: the cluster gets no "
-    "tiered storage, and L2 would be off",
-    ko="{path} 값이 tieredstorage인데 배포의 cache.l2.backend는 {backend}입니다. 클러스터에 계층형 "
-    "스토리지가 없어 L2가 동작하지 않습니다",
-)
-def tiered_storage_off(subject: Subject) -> Iterator[Hit]:
-    if subject.around.deployment is None or subject.l2_backend != "tieredstorage":
-        return
-    backend = subject.around.deployment.text("cache.l2.backend") or "redis"
-    if backend != "tieredstorage":
-        yield hit(BACKEND, backend=backend)
-
-
 @rule(
     "quotas-exceed-store",
     "warning",
@@ -344,108 +299,6 @@ def quotas_exceed_store(subject: Subject) -> Iterator[Hit]:
     total = sum(tenant.quota_bytes or 0 for tenant in l2.tenants) if l2 else 0
     if l2 and total > l2.size_bytes:
         yield hit(TENANTS, total=total // 2**30, size=l2.size_bytes // 2**30)
-
-
-@rule(
-    "l2-events-unheard",
-    "warning",
-    kinds=MODELS,
-    source=sources.HYPERTIER,
-    en="{path} is {got} and the deployment's cache.l2.kvEvents is true: expected kvaware, without which the "
-    "engine publishes no events",
-    ko="{path} 값이 {got}인데 배포의 cache.l2.kvEvents는 true입니다. kvaware가 아니면 엔진이 이벤트를 "
-    "내보내지 않습니다",
-)
-def l2_events_unheard(subject: Subject) -> Iterator[Hit]:
-    deployment = subject.around.deployment
-    if deployment is None or deployment.flag("cache.l2.kvEvents") is not True:
-        return
-    if subject.manifest.text(STRATEGY) != "kvaware":
-        yield hit(STRATEGY)
-
-
-@rule(
-    "more-replicas-than-nodes",
-    "error",
-    source=sources.RESOURCES,
-    en="{path} is {got} but group {group} has room for {room} ({count} nodes, {each} engines each): the "
-    "rest would stay pending",
-    ko="{path} 값은 {got}인데 {group} 그룹에는 {room}개만 들어갑니다(노드 {count}대, 노드당 엔진 "
-    "{each}개). 나머지는 계속 대기(Pending)합니다",
-)
-def more_replicas_than_nodes(subject: Subject) -> Iterator[Hit]:
-    found = _room(subject)
-    replicas = subject.manifest.whole("spec.replicas")
-    if found is not None and replicas is not None and replicas > found[2]:
-        group, each, room, count = found
-        where = path("spec.replicas")
-        yield suggested(where, room, group=group, each=each, room=room, count=count)
-
-
-def _room(subject: Subject) -> tuple[str, int, int, int] | None:
-    """The endpoint's group, engines per node, engines in all and nodes; None where it is not known."""
-    for group in _groups(subject.around.deployment):
-        node = find_instance_type(str(group.get("instanceType")))
-        count = group.get("count")
-        if group.get("instanceType") in subject.instance_types and node and isinstance(count, int):
-            if not subject.gpus or not node.gpus:
-                return None
-            each = node.gpus // subject.gpus
-            return str(group.get("name")), each, each * count, count
-    return None
-
-
-@rule(
-    "no-room-to-roll",
-    "warning",
-    source=sources.ROLLING,
-    en="{path} takes every GPU of group {group}: a rolling update starts a new pod before it ends an old "
-    "one, finds no GPU and hangs. Keep room for one more",
-    ko="{path} 값이 {group} 그룹의 모든 GPU를 씁니다. 롤링 업데이트가 새 파드를 배치할 GPU를 찾지 못해 "
-    "멈춥니다. 하나의 여유를 두십시오",
-)
-def no_room_to_roll(subject: Subject) -> Iterator[Hit]:
-    found = _room(subject)
-    if subject.around.serving != "operator" or found is None:
-        return
-    replicas = subject.manifest.whole("spec.replicas") or subject.max_replicas
-    if replicas == found[2]:
-        yield hit(path("spec.replicas"), group=found[0])
-
-
-@rule(
-    "closed-network-model",
-    "error",
-    source=sources.EKS_PRIVATE,
-    en="{path} is {got} but the deployment's cluster.closedNetwork is true: nothing in it reaches Hugging "
-    "Face",
-    ko="{path} 값이 {got}인데 배포의 cluster.closedNetwork가 true입니다. 폐쇄망에서는 Hugging Face에 "
-    "접근할 수 없습니다",
-)
-def closed_network_model(subject: Subject) -> Iterator[Hit]:
-    if subject.around.deployment is None or not subject.around.deployment.flag("cluster.closedNetwork"):
-        return
-    where = path("spec.modelSourceConfig.modelSourceType")
-    if subject.manifest.text(where) == "huggingface":
-        yield hit(where)
-
-
-@rule(
-    "closed-network-image",
-    "error",
-    source=sources.EKS_PRIVATE,
-    en="{path} is {got} but the deployment's cluster.closedNetwork is true: expected an image in ECR, "
-    "which has an endpoint inside the VPC",
-    ko="{path} 값이 {got}인데 배포의 cluster.closedNetwork가 true입니다. VPC 엔드포인트가 있는 ECR "
-    "이미지여야 합니다",
-)
-def closed_network_image(subject: Subject) -> Iterator[Hit]:
-    if subject.around.deployment is None or not subject.around.deployment.flag("cluster.closedNetwork"):
-        return
-    first, slash, _ = subject.image.partition("/")
-    on_docker_hub = bool(slash) and "." not in first and ":" not in first
-    if subject.image.startswith(PUBLIC_REGISTRIES) or on_docker_hub:
-        yield hit(path("spec.worker.image"))
 
 
 @rule(
@@ -493,21 +346,3 @@ def existing_cluster_untold(subject: Subject) -> Iterator[Hit]:
 def existing_cluster_addons(subject: Subject) -> Iterator[Hit]:
     if subject.manifest.text("cluster.existing") and subject.manifest.text("serving") == "operator":
         yield hit(path("cluster.existing"))
-
-
-@rule(
-    "not-served-here",
-    "error",
-    source=sources.HYPERTIER,
-    en="{path} is {got}, which serving: selfhosted does not do ({why}) and synth refuses; take it out, or "
-    "serve by AWS's operator",
-    ko="{path} 값이 {got}인데 serving: selfhosted에서는 지원하지 않아({why}) synth가 거부합니다. 값을 "
-    "지우거나 AWS 오퍼레이터로 제공하십시오",
-)
-def not_served_here(subject: Subject) -> Iterator[Hit]:
-    if subject.around.serving != "selfhosted":
-        return
-    unknown = {fault.where for fault in subject.faults if fault.kind == "unknown"}
-    for where, _, why in unserved_fields(subject.manifest.mapping("spec")):
-        if where not in unknown:
-            yield hit(where, why=why)
