@@ -8,12 +8,13 @@ pattern here accepts less than llhttp does, never more: the tests hold both agai
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from copy import copy
+from typing import NamedTuple, cast
 
 # One field, its line ending in front. Every name that matters is either read, once, or makes the head not
 # plain: `(?(N)(?!)|...)` fails where group N has matched already.
 _VALUE = rb"[^\x00-\x08\x0a-\x1f\x7f]*+"
-_LENGTH = rb"[Cc]ontent-[Ll]ength:[ \t]*+([0-9]{1,15}+)[ \t]*+(?=\r)"
+_LENGTH = rb"[Cc]ontent-[Ll]ength:[ \t]*+(0|[1-9][0-9]{0,14}+)[ \t]*+(?=\r)"
 _REQUEST_ID = rb"[Xx]-[Rr]equest-[Ii][Dd]:[ \t]*+(" + _VALUE + rb")"
 _OTHER = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++:" + _VALUE
 _REQUEST = re.compile(
@@ -38,6 +39,8 @@ _ANSWER = re.compile(
     rb"|-request-id):)" + _OTHER + rb"))++"
     rb"\r\n)\r\n"
 )
+_DIGITS = re.compile(rb"\r\n[Cc]ontent-[Ll]ength:[ \t]*+([0-9]++)")
+MAX_DIGITS = 15
 _BODILESS = (b"204", b"304")
 
 CHUNKED = -1
@@ -78,6 +81,101 @@ def read_request(data: bytes, max_head_bytes: int, max_fields: int) -> PlainRequ
         None if length is None else int(length),
         end,
     )
+
+
+class Head:
+    """A request's plain head but for its body's length: the same client's next one is often the same.
+
+    `begin` is all up to the digits of the length, request line and fields without `Connection`, and `rest`
+    the fields behind; where it does not have one, `begin` is all. What is found out about it is kept for all
+    requests: `values` by lower-case name, the last of each, without the length; `known` is for who asks.
+    """
+
+    __slots__ = (
+        "_raw_begin",
+        "_raw_rest",
+        "begin",
+        "has_length",
+        "known",
+        "method",
+        "path",
+        "repeated",
+        "request_id",
+        "rest",
+        "target",
+        "values",
+    )
+
+    def __init__(self, data: bytes, plain: PlainRequest) -> None:
+        raw = data[: plain.end]
+        self.method = plain.method
+        self.target = plain.target
+        self.path = plain.target.partition(b"?")[0]
+        self.request_id = plain.request_id
+        self.has_length = plain.length is not None
+        self._raw_begin, self._raw_rest = _around_length(raw, self.has_length)
+        begin, self.rest = _around_length(plain.fields, self.has_length)
+        self.begin = b"%b %b HTTP/1.1%b" % (plain.method, plain.target, begin)
+        self.values: dict[bytes, bytes] = {}
+        self.repeated: frozenset[bytes] = frozenset()
+        self.known: dict[object, object] = {}
+        for line in plain.fields.split(b"\r\n")[1:]:
+            name, _, value = line.partition(b":")
+            lower = name.lower()
+            if lower in self.values:
+                self.repeated |= {lower}
+            self.values[lower] = value.strip(b" \t")
+        self.values.pop(b"content-length", None)
+
+    def measure(self, data: bytes) -> tuple[int, int]:
+        """Length of the body, -1 for none, and where it begins; 0, 0 where `data` begins otherwise."""
+        if not data.startswith(self._raw_begin):
+            return 0, 0
+        begin = len(self._raw_begin)
+        if not self.has_length:
+            return -1, begin
+        end = data.find(b"\r", begin, begin + MAX_DIGITS + 1)
+        if end < 0 or not data.startswith(self._raw_rest, end):
+            return 0, 0
+        digits = data[begin:end]
+        if not digits.isdigit() or digits.startswith(b"0", 0, len(digits) - 1):
+            return 0, 0
+        return int(digits), end + len(self._raw_rest)
+
+    def without(self, lines: re.Pattern[bytes]) -> Head:
+        """The same without these lines: the pattern begins with a line ending. `values` stay."""
+        kept = self.known.get(lines)
+        if kept is not None:
+            return cast(Head, kept)
+        other = copy(self)
+        other.begin, other.rest = lines.sub(b"", self.begin), lines.sub(b"", self.rest)
+        self.known[lines] = other
+        return other
+
+    def fields(self, length: int) -> bytes:
+        """Its lines, each begun by its line ending, with a body's length where it has one."""
+        begin = self.begin[self.begin.find(b"\r\n") :]
+        return b"%b%d%b" % (begin, length, self.rest) if self.has_length else begin
+
+
+_shared: dict[bytes, Head] = {}
+MAX_SHARED = 256
+
+
+def head_of(data: bytes, plain: PlainRequest) -> Head:
+    """What `data` begins with; the same for many connections, which may be idle for long."""
+    key = b"%b\0%b" % _around_length(data[: plain.end], plain.length is not None)
+    head = _shared.get(key)
+    if head is None:
+        if len(_shared) >= MAX_SHARED:
+            _shared.clear()
+        head = _shared[key] = Head(data, plain)
+    return head
+
+
+def _around_length(text: bytes, has_length: bool) -> tuple[bytes, bytes]:
+    found = _DIGITS.search(text) if has_length else None
+    return (text, b"") if found is None else (text[: found.start(1)], text[found.end(1) :])
 
 
 class ResponseHead(NamedTuple):

@@ -18,7 +18,7 @@ from typing import cast
 import httptools
 
 from hypertier.router.openai import Refusal
-from hypertier.router.plain import PlainRequest, ResponseHead, read_request
+from hypertier.router.plain import Head, ResponseHead, head_of, read_request
 
 # RFC 9110 section 7.6.1 (read 2026-12-01): these speak about one connection and end at a proxy.
 _HOP_BY_HOP = frozenset(
@@ -45,7 +45,6 @@ _RESPONSE_HOP_BY_HOP = re.compile(
     rb"\r\n(?:connection|keep-alive|proxy-connection|upgrade):[^\r\n]*", re.IGNORECASE
 )
 _RESPONSE_HOP_NAMES = (b"\r\nconnection:", b"\r\nkeep-alive:", b"\r\nproxy-connection:", b"\r\nupgrade:")
-_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[^\r\n]*", re.IGNORECASE)
 _AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
 MAX_HEADERS = 128
@@ -53,6 +52,9 @@ LONG_BODY_BYTES = 64 * 1024
 """Where it is worth while to ask about the head before a body is read."""
 # Chunk framing costs 6 bytes for a body byte at worst without extensions; more is not a body but an attack.
 _MAX_FRAMING_PER_BODY_BYTE = 16
+
+
+_NOTHING: frozenset[bytes] = frozenset()
 
 
 class Request:
@@ -68,9 +70,10 @@ class Request:
     keep_alive = True
     request_id: bytes | None = None
     num_held_bytes = 0
-    plain: PlainRequest | None = None
+    head: Head | None = None
+    _length = 0
     _fields: dict[bytes, bytes] | None = None
-    _repeated: frozenset[bytes] = frozenset()
+    _repeated: frozenset[bytes]
     _forwarded: list[bytes] | None = None
 
     def __init__(
@@ -80,15 +83,22 @@ class Request:
         body: bytes | bytearray = b"",
         *,
         has_body: bool = False,
+        head: Head | None = None,
+        length: int = 0,
     ) -> None:
         self.method = method
         self.target = target
         self.body = body
         self.has_body = has_body
+        self.head = head
+        self._length = length
+        self._repeated = _NOTHING
 
     @property
     def path(self) -> bytes:
         """The target without its query."""
+        if self.head is not None and self.head.target is self.target:
+            return self.head.path
         return self.target.partition(b"?")[0]
 
     @property
@@ -96,15 +106,18 @@ class Request:
         """By name; few requests are asked for them."""
         if self._fields is None:
             self._fields = {}
-            for line in self.plain.fields.split(b"\r\n")[1:] if self.plain is not None else ():
-                name, _, value = line.partition(b":")
-                self.add_field(name, value.strip(b" \t"))
+            head = self.head
+            if head is not None:
+                self._fields = dict(head.values)
+                self._repeated = head.repeated
+                if head.has_length:
+                    self._fields[b"content-length"] = b"%d" % self._length
         return self._fields
 
     @property
     def repeated(self) -> frozenset[bytes]:
         """Names of `fields` that were sent more than once."""
-        return self._repeated if self.fields else frozenset()
+        return self._repeated if self.fields else _NOTHING
 
     def add_field(self, name: bytes, value: bytes) -> bytes:
         """One more was read; returns its name in lower case."""
@@ -116,45 +129,36 @@ class Request:
         return lower
 
     def field(self, name: bytes) -> bytes | None:
-        """One of `fields`, by its name in lower case; costs little where there is none."""
-        if self._fields is None and self.plain is not None and name not in self.plain.fields.lower():
-            return None
+        """One of `fields`, by its name in lower case; costs little."""
+        if self._fields is None and self.head is not None and name != b"content-length":
+            return self.head.values.get(name)
         return self.fields.get(name)
 
     @property
     def forwarded(self) -> list[bytes]:
         """Line by line, each with its end."""
         if self._forwarded is None:
-            lines = self.plain.fields.split(b"\r\n")[1:] if self.plain is not None else ()
+            lines = self.head.fields(self._length).split(b"\r\n")[1:] if self.head is not None else ()
             self._forwarded = [line + b"\r\n" for line in lines if line[:15].lower() != b"content-length:"]
         return self._forwarded
 
     @property
-    def is_edited(self) -> bool:
-        """Somebody asked for `forwarded`, and may have changed it."""
-        return self._forwarded is not None
+    def whole_head(self) -> Head | None:
+        """What goes to the engine but for the body's length, where nobody edited single lines."""
+        return self.head if self._forwarded is None else None
 
     @property
     def head_lines(self) -> bytes:
         """All lines that go to the engine, each begun by a line ending; maybe the body's length."""
-        if self.plain is not None and self._forwarded is None:
-            return self.plain.fields
-        return (b"\r\n" + b"".join(self.forwarded))[:-2]
+        head = self.whole_head
+        return head.fields(self._length) if head is not None else (b"\r\n" + b"".join(self.forwarded))[:-2]
 
     def take_out(self, lines: re.Pattern[bytes]) -> None:
         """Leave lines out of what goes to the engine: the pattern begins with a line ending."""
-        if self.plain is not None and self._forwarded is None:
-            self.plain = self.plain._replace(fields=lines.sub(b"", self.plain.fields))
+        if self.head is not None and self._forwarded is None:
+            self.head = self.head.without(lines)
         else:
             self._forwarded = [line for line in self.forwarded if not lines.match(b"\r\n" + line)]
-
-    @property
-    def unchanged(self) -> bytes | None:
-        """All lines that go to the engine, each begun by a line ending, where nobody changed anything."""
-        plain = self.plain
-        if plain is None or self._forwarded is not None or len(self.body) != (plain.length or 0):
-            return None
-        return plain.fields
 
 
 class BodyBudget:
@@ -203,6 +207,7 @@ class RequestReader:
         self._check_head = check_head
         self._parser: httptools.HttpRequestParser | None = None
         self._request = Request()
+        self._last_head: Head | None = None
         self._missing_bytes = 0
         self._parts: list[bytes] = []
         self.in_body = False
@@ -232,8 +237,14 @@ class RequestReader:
         self._closing = True
 
     def _begin(self, data: bytes) -> bytes:
-        plain = read_request(data, self._max_head_bytes, MAX_HEADERS)
-        if plain is None or (plain.length or 0) > self._max_body_bytes:
+        head = self._last_head
+        length, begin = head.measure(data) if head is not None else (0, 0)
+        if not begin:
+            plain = read_request(data, self._max_head_bytes, MAX_HEADERS)
+            if plain is not None:
+                length, begin = -1 if plain.length is None else plain.length, plain.end
+                self._last_head = head = head_of(data, plain)
+        if head is None or not begin or length > self._max_body_bytes:
             # llhttp does not tell of spaces before a value: only here they count.
             if len(data) > self._max_head_bytes and data.find(b"\r\n\r\n", 0, self._max_head_bytes) < 0:
                 self._refuse_head()
@@ -241,11 +252,9 @@ class RequestReader:
             if self._parser is None or not self._body_follows_upgrade:
                 self._parser = httptools.HttpRequestParser(self)
             return self._feed_once(data)
-        begin, length = plain.end, plain.length
-        request = Request(plain.method, plain.target, has_body=length is not None)
-        request.plain = plain
-        request.request_id = plain.request_id
-        if not length:
+        request = Request(head.method, head.target, has_body=length >= 0, head=head, length=length)
+        request.request_id = head.request_id
+        if length <= 0:
             self.ready.append(request)
             return data[begin:]
         end = begin + length
@@ -265,7 +274,7 @@ class RequestReader:
         request.body = data[begin:end]
         request.num_held_bytes = length
         self.ready.append(request)
-        return data[end:]
+        return data[end:] if end < len(data) else b""
 
     def _continue_plain(self, data: bytes) -> bytes:
         part = data[: self._missing_bytes]
@@ -478,11 +487,20 @@ def request_head(request: Request, request_id: bytes) -> bytes:
     none. An HTTP/1.0 client's request stays one, so that the engine's answer has a form the client can
     read.
     """
-    lines = request.unchanged
-    if lines is None:
-        lines = _forwarded(request)
-        if request.has_body or request.body:
-            lines += b"\r\nContent-Length: %d" % len(request.body)
+    head = request.whole_head
+    if head is not None:
+        begin = head.begin
+        if request.target is not head.target:
+            begin = b"%b %b HTTP/1.1%b" % (request.method, request.target, begin[begin.find(b"\r\n") :])
+        more = b"" if head.request_id is not None else b"\r\nx-request-id: " + request_id
+        if head.has_length:
+            return b"%b%d%b%b\r\n\r\n" % (begin, len(request.body), head.rest, more)
+        if request.body:
+            more += b"\r\nContent-Length: %d" % len(request.body)
+        return b"%b%b\r\n\r\n" % (begin, more)
+    lines = _forwarded(request)
+    if request.has_body or request.body:
+        lines += b"\r\nContent-Length: %d" % len(request.body)
     if request.request_id is None:
         lines += b"\r\nx-request-id: " + request_id
     version = b"1.0" if request.is_http_1_0 else b"1.1"
@@ -490,8 +508,6 @@ def request_head(request: Request, request_id: bytes) -> bytes:
 
 
 def _forwarded(request: Request) -> bytes:
-    if request.plain is not None and not request.is_edited:
-        return _CONTENT_LENGTH.sub(b"", request.plain.fields)
     forwarded = request.forwarded
     connection = request.fields.get(b"connection")
     if connection is not None:

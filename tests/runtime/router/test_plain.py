@@ -8,7 +8,7 @@ from fakes_requests import AMBIGUOUS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypertier.router.plain import CHUNKED, read_answer, read_request
+from hypertier.router.plain import CHUNKED, head_of, read_answer, read_request
 
 NAMES = [
     "Host",
@@ -72,6 +72,59 @@ def test_what_is_plain_is_a_request_to_llhttp_with_the_same_fields(
     kept = [name.lower() for name in (line.partition(b":")[0] for line in plain.fields.split(b"\r\n")[1:])]
     assert kept == [name for name in names if name != b"connection"]
     assert plain.end == len(data)
+
+
+LENGTHS = [
+    b"0",
+    b"7",
+    b"5",
+    b"12",
+    b"05",
+    b"00",
+    b" 5",
+    b"5 ",
+    b"",
+    b"+5",
+    b"5, 5",
+    b"x",
+    b"1" * 15,
+    b"1" * 16,
+]
+
+
+@pytest.mark.parametrize("rest", [b"\r\n", b"\r\nX-A: 1\r\n", b"\r\nContent-Length: 5\r\n"])
+@pytest.mark.parametrize("second", LENGTHS)
+@pytest.mark.parametrize("first", [b"5", b" 12 "])
+def test_a_head_that_comes_again_reads_as_if_it_were_new(first: bytes, second: bytes, rest: bytes) -> None:
+    def head(length: bytes, rest: bytes) -> bytes:
+        return b"POST /a?b HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\nContent-Length:%b%b\r\n" % (
+            length,
+            rest,
+        )
+
+    data = head(first, b"\r\n")
+    again = head(second, rest)
+    plain, new = read_request(data, 8192, 128), read_request(again, 8192, 128)
+    assert plain is not None
+
+    length, begin = head_of(data, plain).measure(again + b"body")
+
+    assert begin == 0 or (new is not None and (new.length, new.end) == (length, begin))
+    assert begin == 0 or head_of(data, plain).fields(length).replace(b" ", b"") == new.fields.replace(
+        b" ", b""
+    )
+
+
+def test_connections_whose_clients_say_the_same_keep_one_head() -> None:
+    one, two = (
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\nX-A: 1\r\n\r\n" % length for length in (5, 70)
+    )
+    other = one.replace(b"X-A: 1", b"X-A: 2")
+    heads = [head_of(data, read_request(data, 8192, 128)) for data in (one, two, other)]
+
+    assert heads[0] is heads[1]
+    assert heads[0] is not heads[2]
+    assert heads[0].values == {b"host": b"h", b"x-a": b"1"}
 
 
 @pytest.mark.parametrize(
