@@ -13,8 +13,9 @@ SOURCES := app.py infra constructs runtime lambdas
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-setup:  ## the development environment, the CDK CLI and the lab's vLLM
+setup:  ## the development environment, the CDK CLI, the lab's vLLM and the compiled router
 	@scripts/setup.sh engine
+	@scripts/setup.sh compiled
 
 demo:  ## the whole chain on this machine: from one manifest to a cache hit; ENGINE=simulated where vLLM can't be had
 	@scripts/setup.sh $(if $(filter simulated,$(ENGINE)),dev,engine)
@@ -49,7 +50,7 @@ wheel:  ## the wheel and the sdist, in dist
 	@$(VENV)/uv build --quiet
 
 bench:  ## one benchmark: make bench NAME=router
-	@scripts/setup.sh dev
+	@scripts/setup.sh compiled
 	@test -f benchmarks/$(NAME)/run.py || { echo "NAME is '$(NAME)'; expected one of: $$(ls benchmarks)"; exit 1; }
 	@$(VENV)/python benchmarks/$(NAME)/run.py
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what `make` needs, once: the development environment (.venv), the pinned CDK CLI (node_modules) and, with
-# "engine", the lab's vLLM (.venv-engine). A stamp over the lists makes every later call return at once.
+# "engine", the lab's vLLM (.venv-engine); with "compiled" the router's hot modules. A stamp over the lists, or over
+# the modules, makes every later call return at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset PYTHONDONTWRITEBYTECODE
@@ -89,8 +90,14 @@ setup_engine() {
   printf '%s' "$stamp" > .venv-engine/.stamp
 }
 
+# Half a minute to a minute, once for each state of the router's sources. Without a C compiler all works uncompiled.
+setup_compiled() {
+  .venv/bin/python -m hypertier.router.compile >.venv/compile.log 2>&1 || say "$(tail -n 1 .venv/compile.log)"
+}
+
 case "${1:-}" in
   dev) setup_dev ;;
+  compiled) setup_dev; setup_compiled ;;
   engine) setup_dev; setup_engine ;;
-  *) fail "is called with 'dev' or 'engine'" ;;
+  *) fail "is called with 'dev', 'compiled' or 'engine'" ;;
 esac

@@ -13,6 +13,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── KvEventError               an engine's KV events can't be read; the replica is forgotten and heard anew
 ├── JwksError                  the keys of JWTs can't be had; counted, and those known stay
 ├── HttpError                  no whole answer to a request of our own; becomes the error of whoever asked
+├── CompileError               the router's hot modules can't be compiled; it runs as it is
 ├── ExplainError               a router can't say what it decided
 ├── ModelListError             a replica did not say which models it serves; counted, it may serve any
 ├── ApiServerError             Kubernetes' API did not answer as it should; counted, and the last list stays
@@ -156,6 +157,10 @@ class JwksError(HypertierError):
 
 class HttpError(HypertierError):
     """No whole answer to a request of our own. Reads on from whom was asked: "... sent more than 5 bytes"."""
+
+
+class CompileError(HypertierError):
+    """The router's hot modules can't be compiled: the compiler, or what it says."""
 
 
 class ExplainError(HypertierError):

@@ -2,3 +2,7 @@
 
 A request goes `app` → `openai` → `picking` → a strategy → `proxy`. Start with `app.serve`.
 """
+
+from hypertier.router import compiled
+
+__path__ = compiled.path(__path__)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from hypertier.router import compiled
 from hypertier.router.access import build as access
 from hypertier.router.access.metrics import AccessMetrics
 from hypertier.router.admin import Admin, is_loopback
 from hypertier.router.admission import Admission
 from hypertier.router.cache_sizes import CacheSizes
-from hypertier.router.connection import ClientConnection
+from hypertier.router.connection import accepted
 from hypertier.router.discovery import discover
 from hypertier.router.front import Front
 from hypertier.router.health import HealthChecks
@@ -191,6 +192,7 @@ class Router:
     async def start(self) -> None:
         """Find replicas, check each once, then listen. Raises ConfigError for an address that can't be."""
         settings = self.settings
+        log.info("hot modules run %s", "compiled" if compiled.IN_USE else "uncompiled, about half as fast")
         if self._route_file is not None:
             self._route_file.start()
             self.keep(self._route_file.run())
@@ -206,13 +208,13 @@ class Router:
             await self._door.watch.start()
             self.keep(self._door.watch.run())
         admin = Admin(self.front, is_near=is_loopback)
-        admin_listener = Listener(lambda: ClientConnection(admin))
+        admin_listener = Listener(lambda: accepted(admin))
         if self._sockets is not None:
             await admin_listener.open_on([self._sockets.admin])
             self._own_listeners.append(admin_listener)
             await self._listen_for_clients(self._sockets.clients)
         else:
-            clients = Listener(lambda: ClientConnection(self.front), self._client_tls)
+            clients = Listener(lambda: accepted(self.front), self._client_tls)
             await clients.open("--listen", settings.address)
             self._listeners.append(clients)
             if settings.metrics_address is not None:

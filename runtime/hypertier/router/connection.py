@@ -85,7 +85,7 @@ class Pending(Protocol):
         ...
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection:
     """Reads requests, hands them to its owner one by one, and writes what comes back.
 
     A client that goes away takes its request with it. One that does not read is not written to; one that
@@ -255,7 +255,7 @@ class ClientConnection(asyncio.Protocol):
         elif self._request is None:
             patience = idle_timeout
             if self._owner.draining:
-                patience = max(NEW_TICKS if self.is_new else -1, self._owner.idle_ticks)
+                patience = float(max(NEW_TICKS if self.is_new else -1, self._owner.idle_ticks))
             if silent > patience:
                 self.close()
 
@@ -307,3 +307,8 @@ class ClientConnection(asyncio.Protocol):
             transport.write_eof()
         else:
             transport.close()
+
+
+def accepted(owner: Owner) -> asyncio.Protocol:
+    """A client's connection, as the event loop takes it."""
+    return cast(asyncio.Protocol, ClientConnection(owner))

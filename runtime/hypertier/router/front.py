@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import secrets
 import time
 from asyncio import Event
 from collections.abc import Callable, Iterator, Mapping
 from copy import copy
+from functools import partial
 from itertools import count
 from typing import cast
 
@@ -467,4 +469,4 @@ def deadline_of(request: Request) -> float:
 def request_ids() -> Iterator[bytes]:
     """Names for requests that came without: unlike those of any other router or start of this one."""
     run = secrets.token_hex(8)
-    return (b"%s-%x" % (run.encode(), number) for number in count(1))
+    return map(partial(operator.mod, b"%s-%%x" % run.encode()), count(1))

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from hypertier.router import compiled
 from hypertier.router.kv_streams import KvStreams
 from hypertier.router.model_reading import ModelReading
 from hypertier.router.models import Models
@@ -470,6 +471,11 @@ class Metrics(Collector):
         yield in_flight
         yield pending
         yield healthy
+        yield GaugeMetricFamily(
+            "hypertier_router_compiled",
+            "1 where the hot modules run compiled, 0 where as their sources.",
+            value=float(compiled.IN_USE),
+        )
         yield GaugeMetricFamily(
             "hypertier_router_index_bytes",
             "Memory of the prefix index, estimated.",

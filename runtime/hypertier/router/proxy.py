@@ -331,7 +331,7 @@ class Exchange:
         try:
             async with asyncio.timeout(self._proxy.settings.connect_timeout_seconds):
                 await asyncio.get_running_loop().create_connection(
-                    lambda: upstream,
+                    lambda: cast(asyncio.BaseProtocol, upstream),
                     host,
                     port,
                     ssl=tls.context if tls is not None else None,

@@ -47,7 +47,7 @@ class Carried(Protocol):
         ...
 
 
-class Upstream(asyncio.Protocol):
+class Upstream:
     """Carries one exchange at a time, waits in the replica's pool in between.
 
     The end of an answer with a plain head and a length is found by counting, of any other by llhttp.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 
 import pytest
 from fakes_engine import (
@@ -24,6 +24,7 @@ from fakes_engine import (
 from fakes_router import routed
 
 from hypertier.router.replicas import State
+from hypertier.router.strategies import Strategy
 
 CHAT = b"/v1/chat/completions"
 BODY = b'{"model": "m", "unknown_field": [1, 2.50], "messages": [{"role": "user", "content": "hi"}]}'
@@ -516,6 +517,23 @@ def test_head_request_is_answered_without_a_body() -> None:
     assert statuses == [200, 200, 200]
 
 
+class _Overheard:
+    """A strategy, and the names of what it is told."""
+
+    def __init__(self, strategy: Strategy, heard: list[str]) -> None:
+        self.name = strategy.name
+        self.index_bytes = 0
+        self.choose = strategy.choose
+        self.sent = strategy.sent
+        self._heard = heard
+
+    def first_token(self, ticket: Hashable, now: float) -> None:
+        self._heard.append("first")
+
+    def finished(self, ticket: Hashable, now: float) -> None:
+        self._heard.append("finished")
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -525,17 +543,14 @@ def test_head_request_is_answered_without_a_body() -> None:
         pytest.param(SSE_HEAD + b"0\r\n\r\n", 1, id="empty-stream"),
     ],
 )
-def test_times_are_learned_from_streamed_answers_alone(
-    answer: bytes, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_are_learned_from_streamed_answers_alone(answer: bytes, expected: int) -> None:
     async def reply(request: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
 
     async def act() -> tuple[int, int]:
         heard: list[str] = []
         async with routed(FakeEngine(reply), strategy="prefixaware") as router:
-            monkeypatch.setattr(router.strategy, "first_token", lambda ticket, now: heard.append("first"))
-            monkeypatch.setattr(router.strategy, "finished", lambda ticket, now: heard.append("finished"))
+            router.front._proxy.picker.strategy = _Overheard(router.strategy, heard)
             client = await RawClient.connect(router.port)
             client.send(post(CHAT, BODY))
             await client.answer()

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
+from hypertier.router import compiled
+
+__path__ = compiled.path(__path__, "strategies")
+
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet
@@ -18,7 +22,10 @@ from hypertier.router.strategies.session import Session
 class Strategy(Protocol):
     """Chooses, and hears what became of the choice; a `ticket` is unique among the requests in flight."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As in the endpoint's manifest."""
+        ...
 
     @property
     def index_bytes(self) -> int:

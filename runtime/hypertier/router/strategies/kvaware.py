@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 from hypertier.errors import KvEventError, TokenizeError
 from hypertier.router import tokens
@@ -36,7 +37,7 @@ class KvAware(PrefixAware):
     make, since they are not computed yet, or since the engine makes other tokens of it.
     """
 
-    name = "kvaware"
+    name: ClassVar[str] = "kvaware"
 
     def __init__(
         self, replicas: ReplicaSet, *, capacity_bytes: int, sizes: CacheSizes, now: Callable[[], float]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar
 
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.holders import Holders
@@ -23,7 +24,7 @@ class PrefixAware:
     Times are learned from streamed answers.
     """
 
-    name = "prefixaware"
+    name: ClassVar[str] = "prefixaware"
 
     def __init__(
         self, replicas: ReplicaSet, *, capacity_bytes: int, sizes: CacheSizes, now: Callable[[], float]

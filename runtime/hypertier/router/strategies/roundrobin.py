@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
@@ -12,7 +13,7 @@ from hypertier.router.strategies.by_score import ByLoad, Choice, last_picked
 class RoundRobin(ByLoad):
     """The replica whose last pick is longest ago."""
 
-    name = "roundrobin"
+    name: ClassVar[str] = "roundrobin"
 
     def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
         """The next one; the reason is always `turn`."""

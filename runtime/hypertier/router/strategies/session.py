@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect
 from collections.abc import Sequence
+from typing import ClassVar
 
 import xxhash
 
@@ -27,7 +28,7 @@ class Session(ByLoad):
     When a replica comes or goes, only the sessions it wins or held move.
     """
 
-    name = "session"
+    name: ClassVar[str] = "session"
 
     def __init__(self, replicas: ReplicaSet) -> None:
         super().__init__()

@@ -1,0 +1,86 @@
+"""Compile the router's hot modules by mypyc: `python -m hypertier.router.compile`.
+
+Needs a C compiler, Python's headers, mypy and setuptools (`pip install 'hypertier[router,compile]'`), and a
+minute. Where they can't be had, the router runs as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from hypertier.errors import CompileError
+from hypertier.router import compiled
+
+GROUP = "hypertier.router.hot"
+_CONFIG = """[mypy]
+namespace_packages = true
+explicit_package_bases = true
+ignore_missing_imports = true
+mypy_path = {root}
+cache_dir = {cache}
+"""
+
+
+def compile_hot(folder: Path = compiled.FOLDER) -> None:
+    """Compile, and put the modules below `folder` with the stamp of their sources.
+
+    Raises:
+        CompileError: there is no C compiler, or no mypyc, or they fail.
+    """
+    stamp = compiled.stamp()
+    with tempfile.TemporaryDirectory() as made:
+        _build(Path(made))
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(Path(made) / "lib" / "hypertier" / "router", folder)
+    (folder / compiled.STAMP).write_text(stamp, encoding="ascii")
+
+
+def _build(made: Path) -> None:
+    try:
+        from mypyc.build import mypycify
+        from setuptools import Distribution
+        from setuptools.errors import BaseError, CCompilerError
+    except ModuleNotFoundError as error:
+        raise CompileError(f"{error.name} is not installed: pip install 'hypertier[compile]'") from error
+    root = compiled.ROUTER.parents[1]
+    config = made / "mypy.ini"
+    config.write_text(_CONFIG.format(root=root, cache=made / "cache"), encoding="utf-8")
+    sources = [f"hypertier/router/{name.replace('.', '/')}.py" for name in compiled.HOT]
+    before = Path.cwd()
+    os.chdir(root)  # module names follow from paths
+    try:
+        modules = mypycify(
+            [f"--config-file={config}", *sources],
+            opt_level="2",
+            debug_level="0",
+            group_name=GROUP,
+            target_dir=str(made / "c"),
+        )
+        command = Distribution({"name": "hot", "ext_modules": modules}).get_command_obj("build_ext")
+        command.build_lib, command.build_temp = str(made / "lib"), str(made / "o")
+        command.ensure_finalized()
+        command.run()
+    except (BaseError, CCompilerError, SystemExit) as error:
+        raise CompileError(str(error)) from error
+    finally:
+        os.chdir(before)
+
+
+def main() -> int:
+    """Compile where that is not done; say in one line what came of it."""
+    if compiled.fits():
+        return 0
+    try:
+        compile_hot()
+    except CompileError as error:
+        print(f"the router runs uncompiled, about half as fast: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

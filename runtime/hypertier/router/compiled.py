@@ -1,0 +1,74 @@
+"""The router's hot modules in compiled form: which they are, and whether one that fits is there.
+
+The sources are what counts: compiled modules are used where they were made of exactly these sources, for this
+Python, and else the sources run as they are, about half as fast. `python -m hypertier.router.compile` makes
+them; `HYPERTIER_COMPILED=0` leaves them aside.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+HOT = (
+    "admission",
+    "cache_sizes",
+    "connection",
+    "decisions",
+    "front",
+    "holders",
+    "kv_index",
+    "models",
+    "openai",
+    "outliers",
+    "picking",
+    "plain",
+    "prefill",
+    "proxy",
+    "replicas",
+    "scoring",
+    "shadow",
+    "sharing",
+    "strategies.by_score",
+    "strategies.kvaware",
+    "strategies.prefixaware",
+    "strategies.roundrobin",
+    "strategies.session",
+    "strategies.switching",
+    "tokens",
+    "upstream",
+    "wire",
+)
+"""What a request passes, and what shares classes with that: below `hypertier.router`."""
+SWITCH = "HYPERTIER_COMPILED"
+ROUTER = Path(__file__).parent
+FOLDER = ROUTER / "_compiled"
+STAMP = "stamp"
+
+
+def stamp() -> str:
+    """Names the sources and the Python that compiled modules are made of and for."""
+    digest = sha256(str(sysconfig.get_config_var("EXT_SUFFIX")).encode())
+    for source in sorted(ROUTER.rglob("*.py")):
+        digest.update(source.relative_to(ROUTER).as_posix().encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def fits() -> bool:
+    """Compiled modules are there, and made of these sources."""
+    try:
+        return (FOLDER / STAMP).read_text(encoding="ascii") == stamp()
+    except OSError:
+        return False
+
+
+def path(own: Iterable[str], package: str = "") -> list[str]:
+    """Where a package's modules are looked for: among the compiled ones first, where those are in use."""
+    return [str(FOLDER / package), *own] if IN_USE else list(own)
+
+
+IN_USE = os.environ.get(SWITCH, "1") != "0" and fits()

@@ -1,0 +1,84 @@
+"""The router's compiled modules: in use where they fit the sources, and then no different."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hypertier.router import compiled
+
+HERE = Path(__file__).parent
+CORE = ("admission", "hostile", "openai", "plain", "proxy", "scoring", "sharing", "upstream", "wire")
+
+
+def test_every_hot_module_is_there() -> None:
+    missing = [
+        name for name in compiled.HOT if not (compiled.ROUTER / f"{name.replace('.', '/')}.py").is_file()
+    ]
+
+    assert missing == []
+
+
+def test_modules_compiled_of_other_sources_are_left_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "FOLDER", tmp_path)
+    before = compiled.fits()
+    (tmp_path / compiled.STAMP).write_text(compiled.stamp())
+    made = compiled.fits()
+    (tmp_path / compiled.STAMP).write_text("of other sources")
+
+    assert (before, made, compiled.fits()) == (False, True, False)
+
+
+def test_a_package_looks_among_the_compiled_modules_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "IN_USE", True)
+    with_them = compiled.path(["/a"], "access")
+    monkeypatch.setattr(compiled, "IN_USE", False)
+
+    assert with_them == [str(compiled.FOLDER / "access"), "/a"]
+    assert compiled.path(["/a"], "access") == ["/a"]
+
+
+def test_where_nothing_can_be_compiled_one_line_says_so(tmp_path: Path) -> None:
+    """As on a machine without a C compiler: the sources, copied, so that nothing of this checkout changes."""
+    shutil.copytree(
+        compiled.ROUTER.parent,
+        tmp_path / "hypertier",
+        ignore=shutil.ignore_patterns("_compiled", "__pycache__"),
+    )
+    program = "import sys; sys.modules['mypyc.build'] = None\n"
+    program += "from hypertier.router.compile import main; sys.exit(main())"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("the router runs uncompiled")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.cli
+@pytest.mark.skipif(not compiled.fits(), reason="not compiled here; `make setup` compiles where it can")
+def test_the_compiled_router_passes_the_tests_of_its_sources() -> None:
+    files = [str(HERE / f"test_{name}.py") for name in CORE]
+    options = ["-q", "--durations=0", "-m", "not engine", "-p", "no:cacheprovider"]
+    environment = {**os.environ, compiled.SWITCH: "1"}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *files],
+        cwd=HERE.parents[2],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-5000:]
