@@ -320,7 +320,7 @@ class Router:
         self.replicas.replace([])
 
     async def _listen_for_clients(self, sockets: Sequence[socket.socket]) -> Listener:
-        listener = Listener(lambda: ClientConnection(self.front), self._client_tls)
+        listener = Listener(lambda: accepted(self.front), self._client_tls)
         await listener.open_on(sockets)
         self._listeners.append(listener)
         return listener

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from hypertier.errors import HttpError
 from hypertier.router import openai
 from hypertier.router.admin import is_loopback
-from hypertier.router.connection import ClientConnection
+from hypertier.router.connection import ClientConnection, accepted
 from hypertier.router.front import MAX_TOLD
 from hypertier.router.listening import Listener
 from hypertier.router.metrics import CONTENT_TYPE
@@ -50,7 +50,7 @@ class WorkersAdmin(Collector):
         self.num_unread = 0
         self._supervisor = supervisor
         self._ended = merging.Page()
-        self._listener = Listener(lambda: ClientConnection(self))
+        self._listener = Listener(lambda: accepted(self))
         self._connections: set[ClientConnection] = set()
         self._answering: dict[ClientConnection, asyncio.Task[None]] = {}
 
