@@ -27,6 +27,7 @@ SUMS = frozenset(
 )
 LEAST = frozenset(
     {
+        "hypertier_router_compiled",
         "hypertier_router_replica_healthy",
         "hypertier_router_prefill_replicas_healthy",
         "hypertier_router_models_known",
