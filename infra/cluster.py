@@ -8,7 +8,10 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from hypertier.spec.deployment import Deployment
+from hypertier.spec.roles import WHOLE, roles_of
 from hypertier_cdk import HyperPodCluster, Network, TieredStorage
+from hypertier_cdk.charts.disaggregation import EFA_RESOURCE
+from hypertier_cdk.node_agents import efa_image
 from infra.controllers import add_controllers
 from infra.operator import add_operator
 
@@ -42,10 +45,22 @@ class ClusterStack(cdk.Stack):
             if _uses_tiered_storage(deployment)
             else None,
             nvidia_plugin_image=deployment.images.nvidia_device_plugin,
+            efa_plugin_image=efa_plugin_image(deployment),
             name=deployment.name,
         )
         self.operator = add_operator(self, deployment, self.cluster)
         self.controllers = add_controllers(self, deployment, self.cluster)
+
+
+def efa_plugin_image(deployment: Deployment) -> str | None:
+    """The image of the EFA device plugin: the one named, else AWS's where an endpoint asks for EFA."""
+    asked = any(
+        role.component != WHOLE or EFA_RESOURCE in (resources.limits or resources.requests or {})
+        for endpoint in deployment.endpoints
+        for role in roles_of(deployment, endpoint)
+        for resources in (role.endpoint.spec.worker.resources,)
+    )
+    return deployment.images.efa_device_plugin or (efa_image(deployment.region) if asked else None)
 
 
 def _uses_tiered_storage(deployment: Deployment) -> bool:

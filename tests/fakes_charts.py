@@ -10,7 +10,16 @@ from typing import Any
 
 import yaml
 
-from hypertier.spec.deployment import L1, L2, CacheTiers, Deployment, Images, load_deployment
+from hypertier.spec.deployment import (
+    L1,
+    L2,
+    CacheTiers,
+    Deployment,
+    Disaggregation,
+    Images,
+    Scaling,
+    load_deployment,
+)
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 
@@ -41,6 +50,7 @@ def deployment(changes: Mapping[str, Any] | None = None, **fields: Any) -> Deplo
 
 SOURCE = "spec.modelSourceConfig"
 PREFILL_AND_DECODE = {"prefillSpec": {"replicas": 1}, "decodingSpec": {"replicas": 1}}
+SPLIT = {"prefillSpec": {"replicas": 2}, "decodingSpec": {"replicas": 5}}
 HUGGING_FACE = {
     "modelSourceType": "huggingface",
     "huggingFaceModel": {
@@ -87,6 +97,13 @@ AUTO_CACHE = replace(deployment().cache, l1=replace(deployment().cache.l1, size=
 TIERED = {"spec.kvCacheSpec.l2CacheSpec": {"l2CacheBackend": "tieredstorage"}}
 TIERED_CACHE = CacheTiers(l1=L1(size="800Gi"), l2=L2(backend="tieredstorage", memory_percent=20))
 
+PROMETHEUS = {
+    "prometheusTrigger": {
+        "serverAddress": "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-0a1b2c3d",
+        "query": "sum(vllm:num_requests_waiting)",
+        "targetValue": 4,
+    }
+}
 KINDS_OF_DEPLOYMENT: dict[str, Callable[[], Deployment]] = {
     "reference": deployment,
     "L1 alone": lambda: deployment({"spec.kvCacheSpec.enableL2Cache": False}),
@@ -111,6 +128,15 @@ KINDS_OF_DEPLOYMENT: dict[str, Callable[[], Deployment]] = {
     ),
     "one name in two namespaces": lambda: deployment(
         endpoints=(endpoint(), endpoint({"metadata.namespace": "other"}))
+    ),
+    "prefill and decode apart": lambda: deployment({"spec.pdSpec": SPLIT}, scaling=Scaling()),
+    "prefill and decode apart by UCX, scaled": lambda: deployment(
+        {
+            "spec.pdSpec": {**SPLIT, "autoScalingSpec": {"prefillAutoScaling": PROMETHEUS}},
+            "spec.kvCacheSpec": None,
+        },
+        disaggregation=Disaggregation(backend="UCX"),
+        scaling=Scaling(),
     ),
     "operator": lambda: deployment(serving="operator"),
 }

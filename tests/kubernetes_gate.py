@@ -301,7 +301,8 @@ def services_select_pods_with_their_port(objects: Sequence[Object]) -> Iterator[
                 workload["spec"]["template"]["metadata"]["labels"],
             )
         ]
-        if len(selected) != 1:
+        # a headless one is a list of addresses, by which several kinds of pods may be read
+        if not selected or (len(selected) > 1 and service["spec"].get("clusterIP") != "None"):
             yield f"{called(service)}: selects {len(selected)} workloads"
         for workload in selected:
             named, numbered = ports_of(workload)

@@ -50,7 +50,7 @@ class InferenceEndpoint(Construct):
 
     Attributes:
         workloads: the manifest in the cluster; depend on it for what needs the endpoint.
-        deployment_name: the engines' Deployment, which scaling steps; None with the operator.
+        deployment_name: the engines' Deployment, which scaling steps; None with the operator, or `pdSpec`.
     """
 
     @checked
@@ -96,7 +96,7 @@ class InferenceEndpoint(Construct):
 
         self.engine_role: iam.Role | None = None
         self.exporter_role: iam.Role | None = None
-        self.deployment_name = names.of("engine") if selfhosted else None
+        self.deployment_name = names.of("engine") if selfhosted and not self.config.spec.pd_spec else None
         if selfhosted:
             self.engine_role = cluster.pod_role(
                 "EngineRole", names.namespace, names.role("engine"), scope=self

@@ -19,6 +19,10 @@ Object = dict[str, Any]
 
 GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 HEALTH_TAINT = "sagemaker.amazonaws.com/node-health-status"
+# https://docs.aws.amazon.com/eks/latest/userguide/add-ons-images.html, and the chart of
+# https://github.com/aws/eks-charts/tree/master/stable/aws-efa-k8s-device-plugin (read 2026-12-01)
+EKS_IMAGES_ACCOUNT = "602401143452"
+EFA_PLUGIN = "eks/aws-efa-k8s-device-plugin:v0.5.8"
 NVIDIA_PLUGIN_IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.16.1"
 HEALTH_AGENT_TAG = "1.0.935.0_1.0.282.0"
 # Whose registry holds the health agent's image, by Region: from the chart's own table.
@@ -45,6 +49,14 @@ def health_agent_image(region: str) -> str | None:
     if account is None:
         return None
     return f"{account}.dkr.ecr.{region}.amazonaws.com/hyperpod-health-monitoring-agent:{HEALTH_AGENT_TAG}"
+
+
+def efa_image(region: str) -> str:
+    """AWS's EFA device plugin in the registry that Amazon EKS keeps in the Region.
+
+    The account is that of the Regions in which HyperPod runs inference; others have their own.
+    """
+    return f"{EKS_IMAGES_ACCOUNT}.dkr.ecr.{region}.amazonaws.com/{EFA_PLUGIN}"
 
 
 def nvidia_device_plugin(groups: Sequence[InstanceGroup], image: str) -> list[Object]:

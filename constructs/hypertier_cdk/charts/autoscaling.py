@@ -39,8 +39,10 @@ def router_spec(endpoint: InferenceEndpointConfig) -> AutoScalingSpec | None:
     return routing.auto_scaling_spec if routing and routing.enabled else None
 
 
-def engine_scaling(deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names) -> list[Object]:
-    """KEDA's objects for the engines; nothing where the manifest has no `autoScalingSpec`.
+def engine_scaling(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, component: str
+) -> list[Object]:
+    """KEDA's objects for engines of a kind; nothing where the manifest has no `autoScalingSpec`.
 
     Raises:
         ConfigError: no signal to scale by, a half-written trigger, or a second owner of the replicas.
@@ -64,7 +66,7 @@ def engine_scaling(deployment: Deployment, endpoint: InferenceEndpointConfig, na
             "a cloudWatchTrigger or prometheusTrigger: an engine's CPU says nothing about its load",
         )
     minimum, maximum = limits(endpoint, spec, ENGINE_PATH, 0)
-    return keda_objects(deployment, endpoint, names, "engine", spec, triggers, minimum, maximum)
+    return keda_objects(deployment, endpoint, names, component, spec, triggers, minimum, maximum)
 
 
 def router_scaling(

@@ -1,4 +1,4 @@
-"""The engines: vLLM with our tier inside, one pod per replica."""
+"""The engines: vLLM with our tier inside, one pod per replica; with `pdSpec` of two kinds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ from typing import Any
 from hypertier.planning.engine import EnginePlan, plan_engine
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
+from hypertier.spec.endpoint.pods import PdSpec
 from hypertier.spec.quantities import format_bytes, parse_bytes, parse_count
+from hypertier.spec.roles import EngineRole, pd_spec_of, roles_of
 from hypertier_cdk.charts.autoscaling import engine_scaling
+from hypertier_cdk.charts.disaggregation import (
+    EFA_RESOURCE,
+    check_disaggregation,
+    efa_interfaces,
+    moves_kv,
+    same_zone,
+    side_channel_ports,
+    zone_selector,
+)
 from hypertier_cdk.charts.engine_arguments import (
     ENGINE_COMMAND,
     check_command,
@@ -19,7 +30,7 @@ from hypertier_cdk.charts.engine_arguments import (
     engine_environment,
 )
 from hypertier_cdk.charts.inputs import ChartInputs, engine_image, l2_url, placeholder_annotations, refuse
-from hypertier_cdk.charts.names import Names
+from hypertier_cdk.charts.names import ENGINES_LABEL, Names
 from hypertier_cdk.charts.pods import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -34,6 +45,7 @@ from hypertier_cdk.charts.pods import (
     tolerations,
 )
 from hypertier_cdk.charts.refusals import WITHOUT_EFFECT_ANNOTATION, without_effect
+from hypertier_cdk.charts.shapes import check_quantities
 from hypertier_cdk.charts.tiered_storage import (
     node_memory_mount,
     node_memory_objects,
@@ -54,74 +66,86 @@ TMP_SIZE = "32Gi"  # compiled graphs and kernels
 def engine_objects(
     deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
 ) -> list[Object]:
-    """Service account, headless service, volumes, disruption budget and Deployment of the engines."""
+    """Service account, volumes, and for each kind of engine its service, disruption budget and Deployment."""
     check_command(endpoint)
-    plan = plan_engine(deployment, endpoint)
-    image = engine_image(deployment, inputs)
-    weights = weights_of(endpoint, names, image.value, plan.model)
-    l2 = [l2_url(endpoint, inputs)] if endpoint.kv_cache.l2_enabled else []
-    workload = _deployment(deployment, endpoint, names, plan, weights, inputs, image.value)
-    annotations = placeholder_annotations(image, *l2)
-    if ineffective := without_effect(endpoint):
-        annotations[WITHOUT_EFFECT_ANNOTATION] = "; ".join(ineffective)
-    if annotations:
-        workload["metadata"]["annotations"] = annotations
+    check_disaggregation(deployment, endpoint)
     made = [] if names.engine_account else [service_account(names, "engine", inputs.engine_role_arn)]
-    return [
-        *made,
-        *weights.objects,
-        *(node_memory_objects(names) if uses_tiered_storage(endpoint) else ()),
-        _service(endpoint, names),
-        disruption_budget(names, "engine"),
-        workload,
-        *engine_scaling(deployment, endpoint, names),
-    ]
+    objects: list[Object] = [*made, *(node_memory_objects(names) if uses_tiered_storage(endpoint) else ())]
+    roles = roles_of(deployment, endpoint)
+    for role in roles:
+        with role.named():
+            check_quantities(role.endpoint)
+            plan = plan_engine(deployment, role.endpoint)
+            weights = weights_of(endpoint, names, engine_image(deployment, inputs).value, plan.model)
+            objects += [
+                _service(role, names.of(role.component), names, names.selector(role.component)),
+                disruption_budget(names, role.component),
+                _deployment(deployment, role, names, plan, weights, inputs, pd_spec_of(endpoint)),
+                *engine_scaling(deployment, role.endpoint, names, role.component),
+            ]
+    if len(roles) > 1:
+        objects.append(_service(role, names.of("engine"), names, {ENGINES_LABEL: names.endpoint}))
+    return [*objects, *weights.objects]
 
 
-def _service(endpoint: InferenceEndpointConfig, names: Names) -> Object:
+def _service(role: EngineRole, name: str, names: Names, selector: Object) -> Object:
     """A headless service: router and exporter find every ready engine by its name."""
-    port = endpoint.spec.worker.model_invocation_port.container_port
+    port = role.endpoint.spec.worker.model_invocation_port.container_port
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(names, "engine"),
+        "metadata": metadata(names, role.component) | {"name": name},
         "spec": {
             "clusterIP": "None",
-            "selector": names.selector("engine"),
+            "selector": selector,
             "ports": [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}],
         },
     }
 
 
+def _annotations(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, inputs: ChartInputs
+) -> dict[str, str]:
+    """What of the manifest stands for nothing yet, or without effect."""
+    l2 = [l2_url(endpoint, inputs)] if endpoint.kv_cache.l2_enabled else []
+    annotations = placeholder_annotations(engine_image(deployment, inputs), *l2)
+    if ineffective := without_effect(endpoint):
+        annotations[WITHOUT_EFFECT_ANNOTATION] = "; ".join(ineffective)
+    return annotations
+
+
 def _deployment(
     deployment: Deployment,
-    endpoint: InferenceEndpointConfig,
+    role: EngineRole,
     names: Names,
     plan: EnginePlan,
     weights: Weights,
     inputs: ChartInputs,
-    image: str,
+    pd_spec: PdSpec | None,
 ) -> Object:
+    endpoint, component = role.endpoint, role.component
     wishes = endpoint.spec.kubernetes or {}
-    group = deployment.group_for(endpoint)
-    arguments = engine_arguments(deployment, endpoint, plan, weights.mount_path)
+    arguments = engine_arguments(deployment, role, plan, weights.mount_path)
+    selector = group_selector(role.group) | dict(role.node_selector) | zone_selector(pd_spec)
+    pod_labels = {ENGINES_LABEL: names.endpoint} if moves_kv(role) else {}
     template: Object = {
-        "metadata": {"labels": names.labels("engine")},
+        "metadata": {"labels": names.labels(component) | pod_labels},
         "spec": {
             "serviceAccountName": names.role("engine"),
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "securityContext": POD_SECURITY,
             "terminationGracePeriodSeconds": LAMEDUCK_SECONDS + drain_seconds(arguments) + EXIT_SECONDS,
-            "nodeSelector": group_selector(group),
+            "nodeSelector": selector,
+            **same_zone(pd_spec, names),
             "tolerations": [
                 *gpu_tolerations(),
-                *tolerations(group),
+                *tolerations(role.group),
                 *(wishes.get("tolerations") or ()),
             ],
-            "topologySpreadConstraints": spread(names, "engine"),
+            "topologySpreadConstraints": spread(names, component),
             "initContainers": [*weights.init_containers, *_own_init_containers(wishes)],
-            "containers": [_container(deployment, endpoint, plan, weights, inputs, image, arguments)],
+            "containers": [_container(deployment, role, plan, weights, inputs, arguments)],
             "volumes": [
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_bytes(plan.shm_bytes)}},
                 {"name": "tmp", "emptyDir": {"sizeLimit": TMP_SIZE}},
@@ -141,10 +165,10 @@ def _deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(names, "engine"),
+        "metadata": metadata(names, component, _annotations(deployment, endpoint, inputs)),
         "spec": {
             **({} if scaled else {"replicas": plan.replicas}),
-            "selector": {"matchLabels": names.selector("engine")},
+            "selector": {"matchLabels": names.selector(component)},
             # all GPUs are usually taken: a new pod fits when an old one has gone
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "progressDeadlineSeconds": _deploy_seconds(endpoint, plan) + 600,
@@ -164,25 +188,26 @@ def _own_init_containers(wishes: Mapping[str, Any]) -> list[Object]:
 
 def _container(
     deployment: Deployment,
-    endpoint: InferenceEndpointConfig,
+    role: EngineRole,
     plan: EnginePlan,
     weights: Weights,
     inputs: ChartInputs,
-    image: str,
     arguments: list[str],
 ) -> Object:
-    worker = endpoint.spec.worker
+    endpoint, worker = role.endpoint, role.endpoint.spec.worker
+    nixl = side_channel_ports(role) if moves_kv(role) else ()
     container: Object = {
         "name": "engine",
-        "image": image,
+        "image": engine_image(deployment, inputs).value,
         "imagePullPolicy": "IfNotPresent",
         "command": list(ENGINE_COMMAND),
         "args": arguments,
-        "env": engine_environment(deployment, endpoint, inputs),
+        "env": engine_environment(deployment, role, inputs),
         "ports": [
-            {"name": "http", "containerPort": worker.model_invocation_port.container_port, "protocol": "TCP"}
+            {"name": "http", "containerPort": worker.model_invocation_port.container_port, "protocol": "TCP"},
+            *({"name": f"nixl-{port}", "containerPort": port, "protocol": "TCP"} for port in nixl),
         ],
-        "resources": _resources(endpoint, plan, weights),
+        "resources": _resources(role, plan, weights),
         "securityContext": CONTAINER_SECURITY,
         "lifecycle": {"preStop": {"sleep": {"seconds": LAMEDUCK_SECONDS}}},
         "volumeMounts": [
@@ -198,13 +223,16 @@ def _container(
     return container
 
 
-def _resources(endpoint: InferenceEndpointConfig, plan: EnginePlan, weights: Weights) -> Object:
-    """What the manifest asks for; memory and GPUs as planned, requests and limits alike."""
+def _resources(role: EngineRole, plan: EnginePlan, weights: Weights) -> Object:
+    """What the manifest asks for; memory, GPUs and EFA as planned, requests and limits alike."""
+    endpoint = role.endpoint
     written = endpoint.spec.worker.resources
     requests, limits = dict(written.requests or {}), dict(written.limits or {})
     planned: dict[str, Any] = {"memory": format_bytes(plan.memory_bytes)}
     if plan.gpus:
         planned[GPU_RESOURCE] = plan.gpus
+    if moves_kv(role):
+        planned[EFA_RESOURCE] = efa_interfaces(role, plan)
     for name in sorted({*requests, *limits} - {GPU_RESOURCE}):
         if "/" in name or name.startswith("hugepages-"):
             planned[name] = _same(endpoint, name, requests.get(name), limits.get(name))

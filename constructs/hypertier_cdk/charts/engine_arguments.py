@@ -9,9 +9,18 @@ from collections.abc import Sequence
 from hypertier.planning.engine import EnginePlan, argument_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.roles import EngineRole
 from hypertier.tier.cipher import KEY_VARIABLE
 from hypertier.tier.launch import CacheSettings, kv_events_config, kv_transfer_config
+from hypertier.tier.preflight import OFFLOADING, connector_in
 from hypertier.tier.tenants import Terms
+from hypertier_cdk.charts.disaggregation import (
+    SIDE_CHANNEL_HOST,
+    SIDE_CHANNEL_PORT,
+    moves_kv,
+    nixl_environment,
+    transfer_of,
+)
 from hypertier_cdk.charts.inputs import PLACEHOLDER_L2_URL, ChartInputs, l2_url, refuse
 from hypertier_cdk.charts.names import KV_EVENTS_PORT, KV_REPLAY_PORT
 from hypertier_cdk.charts.pods import Object
@@ -48,13 +57,14 @@ def check_command(endpoint: InferenceEndpointConfig) -> None:
 
 
 def engine_arguments(
-    deployment: Deployment, endpoint: InferenceEndpointConfig, plan: EnginePlan, mount_path: str
+    deployment: Deployment, role: EngineRole, plan: EnginePlan, mount_path: str
 ) -> list[str]:
     """The manifest's own arguments, and those that follow from the rest of it where they are not written.
 
     Raises:
         ConfigError: an argument that contradicts the manifest.
     """
+    endpoint = role.endpoint
     args = list(endpoint.spec.worker.args or ())
     port = endpoint.spec.worker.model_invocation_port.container_port
     written_port = argument_value(args, "--port")
@@ -85,10 +95,12 @@ def engine_arguments(
         raise refuse(endpoint, "spec.worker.args --shutdown-timeout", drain, "a whole number of seconds")
     if drain is None:
         args += ["--shutdown-timeout", str(DRAIN_SECONDS)]
-    args += _kv_events(endpoint, args)
-    config = kv_transfer_config(cache_settings(deployment, endpoint, plan))
+    if role.decodes:
+        args += _kv_events(endpoint, args)
+    config = kv_transfer_config(cache_settings(deployment, role, plan))
     if uses_tiered_storage(endpoint):
-        config["kv_connector_extra_config"]["secondary_tiers"][0]["segment_path"] = SEGMENT_PATH
+        tiers = connector_in(config, OFFLOADING)["kv_connector_extra_config"]["secondary_tiers"]
+        tiers[0]["segment_path"] = SEGMENT_PATH
     return [*args, "--kv-transfer-config", json.dumps(config)] if config else args
 
 
@@ -125,10 +137,9 @@ def drain_seconds(arguments: Sequence[str]) -> int:
     return int(argument_value(arguments, "--shutdown-timeout") or 0)
 
 
-def cache_settings(
-    deployment: Deployment, endpoint: InferenceEndpointConfig, plan: EnginePlan
-) -> CacheSettings:
+def cache_settings(deployment: Deployment, role: EngineRole, plan: EnginePlan) -> CacheSettings:
     """The cache that the manifest asks for, in the tier's terms."""
+    endpoint = role.endpoint
     return CacheSettings(
         l1_bytes=plan.l1_bytes or None,
         # the tier reads the URL from the environment; here it only says that there is an L2
@@ -140,29 +151,28 @@ def cache_settings(
             tenant.name: Terms(tenant.ttl_seconds, tenant.quota_bytes)
             for tenant in deployment.cache.l2.tenants
         },
-        l2_events=deployment.cache.l2.kv_events and publishes_kv_events(endpoint),
+        l2_events=deployment.cache.l2.kv_events and publishes_kv_events(endpoint) and role.decodes,
+        transfer=transfer_of(deployment, role),
     )
 
 
-def engine_environment(
-    deployment: Deployment, endpoint: InferenceEndpointConfig, inputs: ChartInputs
-) -> list[Object]:
+def engine_environment(deployment: Deployment, role: EngineRole, inputs: ChartInputs) -> list[Object]:
     """The manifest's variables, and ours.
 
     Raises:
         ConfigError: a variable that would be without effect, or would undo what the manifest says.
     """
+    endpoint = role.endpoint
     tiered = uses_tiered_storage(endpoint)
     entries: list[Object] = [node_ip()] if tiered else []
+    taken = {NODE_IP} if tiered else set()
+    if moves_kv(role):
+        taken |= {SIDE_CHANNEL_HOST, SIDE_CHANNEL_PORT}
     for variable in endpoint.spec.worker.environment_variables or ():
         path = f"spec.worker.environmentVariables.{variable.name}"
-        if variable.name.startswith(RESERVED_PREFIXES) or (tiered and variable.name == NODE_IP):
-            raise refuse(
-                endpoint,
-                path,
-                variable.value,
-                f"another name: HYPERTIER_* and {NODE_IP} are set for you",
-            )
+        if variable.name.startswith(RESERVED_PREFIXES) or variable.name in taken:
+            set_for_you = ", ".join(sorted(f"{prefix}*" for prefix in RESERVED_PREFIXES) + sorted(taken))
+            raise refuse(endpoint, path, variable.value, f"another name: {set_for_you} are set for you")
         if variable.name.startswith(LMCACHE_PREFIX):
             raise refuse(
                 endpoint,
@@ -191,4 +201,6 @@ def engine_environment(
         reference = {"secretKeyRef": {"name": secret, "key": ENCRYPTION_KEY}}
         entries.append({"name": KEY_VARIABLE, "valueFrom": reference})
     written = {entry["name"] for entry in entries}
+    if moves_kv(role):
+        entries += [entry for entry in nixl_environment(deployment) if entry["name"] not in written]
     return entries + [{"name": n, "value": v} for n, v in sorted(ours.items()) if n not in written]

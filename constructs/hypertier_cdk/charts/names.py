@@ -9,13 +9,15 @@ from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 
-COMPONENTS = ("engine", "router", "exporter")
+COMPONENTS = ("engine", "prefill", "decode", "router", "exporter")
 ROUTER_PORT = 8080
 ROUTER_METRICS_PORT = 9090
 ROUTER_PEER_PORT = 9091
 EXPORTER_PORT = 9400
 KV_EVENTS_PORT = 5557
 KV_REPLAY_PORT = KV_EVENTS_PORT + 1  # where the router looks for it
+NIXL_PORT = 5600  # vLLM's default; a data-parallel rank adds its number
+ENGINES_LABEL = "hypertier.dev/engines"  # the endpoint, on the pods of all its engines
 SERVICE_PORT = 80
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 MAX_DNS_LABEL = 63
@@ -24,6 +26,8 @@ MAX_DNS_LABEL = 63
 @dataclass(frozen=True, slots=True)
 class Names:
     """Names and labels of one endpoint: `llama-70b` has `llama-70b-engine`, `-router` and `-exporter`.
+
+    With `pdSpec` its engines are `llama-70b-prefill` and `-decode`; `llama-70b-engine` finds both.
 
     `engine_account` is the user's own service account for the engines.
     """

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.roles import roles_of
 from hypertier_cdk.charts.autoscaling import router_spec, triggers_of
 
 
 def needs_keda(deployment: Deployment, endpoint: InferenceEndpointConfig) -> bool:
     """Whether KEDA scales the endpoint's engines or routers; the operator asks its own KEDA."""
+    if deployment.serving != "selfhosted":
+        return False
     router = router_spec(endpoint)
-    by_triggers = endpoint.spec.auto_scaling_spec is not None or bool(router and triggers_of(router))
-    return deployment.serving == "selfhosted" and by_triggers
+    engines = [role.endpoint.spec.auto_scaling_spec for role in roles_of(deployment, endpoint)]
+    return any(spec is not None for spec in engines) or bool(router and triggers_of(router))
 
 
 def needs_load_balancer_controller(deployment: Deployment, endpoint: InferenceEndpointConfig) -> bool:

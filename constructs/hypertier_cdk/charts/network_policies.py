@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.roles import EngineRole, roles_of
 from hypertier.tier.address import parse_l2_url
+from hypertier_cdk.charts.disaggregation import moves_kv, side_channel_ports
 from hypertier_cdk.charts.engine_arguments import publishes_kv_events
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, client_cidrs, l2_url
@@ -38,21 +41,32 @@ POD_IDENTITY_AGENT = "169.254.170.23/32"
 def network_policies(
     deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
 ) -> list[Object]:
-    """One policy per component; what is not listed is refused."""
+    """One policy for each component; what is not listed is refused."""
     engine_port = endpoint.spec.worker.model_invocation_port.container_port
     readers = ["router", "exporter"] if is_exported(endpoint) else ["router"]
     to_aws = _aws_apis(deployment, inputs)
-    to_engines = _rule("to", [_pods(names, "engine")], engine_port)
+    roles = roles_of(deployment, endpoint)
+    to_engines = _rule("to", [_pods(names, role.component) for role in roles], engine_port)
     policies = [
         _policy(
             names,
-            "engine",
+            role.component,
             [
                 _rule("from", [_pods(names, reader) for reader in readers], engine_port),
-                *_kv_events(endpoint, "from", _pods(names, "router")),
+                *(_kv_events(endpoint, "from", _pods(names, "router")) if role.decodes else ()),
+                *_nixl(deployment, role, roles, "from", names),
             ],
-            [_dns(), to_aws, _pod_identity(), *_to_l2(endpoint, inputs)],
-        ),
+            [
+                _dns(),
+                to_aws,
+                _pod_identity(),
+                *_to_l2(endpoint, inputs),
+                *_nixl(deployment, role, roles, "to", names),
+            ],
+        )
+        for role in roles
+    ]
+    policies.append(
         _policy(
             names,
             "router",
@@ -67,12 +81,12 @@ def network_policies(
                 _dns(),
                 _api_server(inputs),
                 to_engines,
-                *_kv_events(endpoint, "to", _pods(names, "engine")),
+                *_kv_events(endpoint, "to", _pods(names, roles[-1].component)),
                 *_peers(deployment, endpoint, "to", names),
                 *_jwks(deployment),
             ],
-        ),
-    ]
+        )
+    )
     if is_exported(endpoint):
         policies.append(_policy(names, "exporter", [], [_dns(), to_aws, _pod_identity(), to_engines]))
     return policies
@@ -102,6 +116,23 @@ def _kv_events(endpoint: InferenceEndpointConfig, direction: str, pods: Object) 
         return []
     ports = [{"protocol": "TCP", "port": port} for port in (KV_EVENTS_PORT, KV_REPLAY_PORT)]
     return [{direction: [pods], "ports": ports}]
+
+
+def _nixl(
+    deployment: Deployment, role: EngineRole, roles: Sequence[EngineRole], direction: str, names: Names
+) -> list[Object]:
+    """Between engines that prefill and that decode: the side channels, and with UCX any port.
+
+    What goes by EFA passes no policy: it does not go through the kernel.
+    """
+    if not moves_kv(role):
+        return []
+    reached = roles if direction == "to" else [role]
+    ports = sorted({port for each in reached for port in side_channel_ports(each)})
+    rule: Object = {direction: [_pods(names, each.component) for each in roles]}
+    if deployment.disaggregation.backend == "UCX":
+        return [rule]
+    return [rule | {"ports": [{"protocol": "TCP", "port": port} for port in ports]}]
 
 
 def _peers(

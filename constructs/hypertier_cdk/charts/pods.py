@@ -7,10 +7,10 @@ from typing import Any
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.instance_group import GPU_TAINT, InstanceGroup
+from hypertier.spec.roles import INSTANCE_GROUP_LABEL
 from hypertier_cdk.charts.names import Names
 
 USER_ID = 1000  # of the images; HyperPod's tiered storage gives its shared memory to the same id
-INSTANCE_GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 
 Object = dict[str, Any]
 

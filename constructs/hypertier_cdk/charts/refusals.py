@@ -112,7 +112,10 @@ def without_effect(endpoint: InferenceEndpointConfig) -> list[str]:
     }
     tls = spec.tls_config
     served = BEHIND_A_LOAD_BALANCER if tls and tls.custom_certificate_config else frozenset()
-    return sorted(path for path in WITHOUT_EFFECT - served if _value_at(written, path))
+    paths = WITHOUT_EFFECT - served
+    if spec.pd_spec is not None:
+        paths |= {"spec.replicas"}  # each kind of engine has its own
+    return sorted(path for path in paths if _value_at(written, path))
 
 
 def _value_at(fields: Any, path: str) -> Any:

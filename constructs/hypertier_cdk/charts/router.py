@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypertier.planning.engine import plan_engine
 from hypertier.router.settings import BY_PROMPT, STRATEGIES, RouterSettings
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes
+from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, threshold_of
 from hypertier_cdk.charts.access import (
     ACCESS_FILE,
     KEYS_FILE,
@@ -93,11 +96,19 @@ def router_settings(
         )
     port = endpoint.spec.worker.model_invocation_port.container_port
     shares = routers_share(deployment, endpoint)
+    pd_spec = pd_spec_of(endpoint)
+    split: dict[str, Any] = {}
+    if pd_spec is not None:
+        # the router's are prompts of more tokens, the manifest's of as many
+        threshold = max(threshold_of(pd_spec) - 1, 0)
+        split = {"prefill_discover": names.slices(PREFILL, port), "prefill_threshold": threshold}
+    served = roles_of(deployment, endpoint)[-1]
     return RouterSettings(
         listen=f"0.0.0.0:{ROUTER_PORT}",
         metrics_port=ROUTER_METRICS_PORT,
         strategy=strategy,
-        discover=names.slices("engine", port),
+        discover=names.slices(served.component, port),
+        **split,
         peers=names.slices("peers", ROUTER_PEER_PORT) if shares else None,
         peer_listen=f"0.0.0.0:{ROUTER_PEER_PORT}" if shares else None,
         routes=f"{ROUTES_FOLDER}/routes.yaml",
@@ -108,7 +119,7 @@ def router_settings(
         access=ACCESS_FILE if deployment.access is not None else None,
         api_keys=KEYS_FILE if has_secret(deployment) else None,
         salt_key=SALT_KEY_FILE if has_secret(deployment) else None,
-        l1_tokens=(plan_engine(deployment, endpoint).l1_tokens or 0) if strategy in BY_PROMPT else 0,
+        l1_tokens=(plan_engine(deployment, served.endpoint).l1_tokens or 0) if strategy in BY_PROMPT else 0,
     )
 
 
@@ -116,6 +127,9 @@ def router_arguments(settings: RouterSettings) -> list[str]:
     """The settings as arguments of `hypertier router`, memory limits among them."""
     arguments = ["--listen", settings.listen, "--metrics-port", str(settings.metrics_port)]
     arguments += ["--strategy", settings.strategy, "--discover", str(settings.discover)]
+    if settings.prefill_discover is not None:
+        arguments += ["--prefill-discover", settings.prefill_discover]
+        arguments += ["--prefill-threshold", str(settings.prefill_threshold)]
     if settings.peers is not None:
         arguments += ["--peers", settings.peers, "--peer-listen", str(settings.peer_listen)]
     if settings.strategy == "session":

@@ -146,7 +146,7 @@ def check_probe(endpoint: InferenceEndpointConfig, name: str, probe: Mapping[str
 
 
 def check_quantities(endpoint: InferenceEndpointConfig) -> None:
-    """Refuse amounts that Kubernetes could not read, and parts of devices.
+    """Refuse amounts that Kubernetes could not read, and parts of devices, of an engine's container.
 
     Raises:
         ConfigError: names the resource.

@@ -41,6 +41,7 @@ class Zone:
     title: str
 
 
+ENGINES = ("engine", "prefill", "decode")
 ARROWS = (
     ("client", "router", "HTTP"),
     ("router", "engines", "picks a replica"),
@@ -90,7 +91,7 @@ def _boxes(assembly: Assembly) -> Iterator[Box]:
                 name.capitalize(),
                 tuple(_replicas(entry["spec"].get("replicas")) for entry in found),
             )
-    engines = [entry for entry in deployments if _component(entry) == "engine"]
+    engines = [entry for entry in deployments if _component(entry) in ENGINES]
     if engines or endpoints:
         lines = tuple(
             f"{entry['metadata']['name']}: {_replicas(entry['spec'].get('replicas'))}"

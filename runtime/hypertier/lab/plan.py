@@ -13,6 +13,7 @@ from hypertier.lab.overlay import ENGINE, ROUTER
 from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.rules import LEFT_OUT, MIB, Place
 from hypertier.lab.translate import (
+    NO_NIXL,
     RenderedEndpoint,
     engine_process,
     router_process,
@@ -89,7 +90,7 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
     model_name = served_model_name(endpoint.engine)
     replica_urls = tuple(f"http://127.0.0.1:{port}" for port in engine_ports)
     engines = []
-    differences: list[Difference] = []
+    differences: list[Difference] = [Difference(name, "engines", None, NO_NIXL) for name in endpoint.prefill]
     if endpoint.engine.replicas != settings.replicas:
         differences.append(
             Difference(

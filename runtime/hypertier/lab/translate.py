@@ -5,6 +5,7 @@ Of an object only the containers' `command`, `args` and `env` are read, and noth
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ from hypertier.lab.differences import Difference
 from hypertier.lab.overlay import ENGINE, ROUTER
 from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.rules import Overlay, Place, lay_over_env, lay_over_options
+from hypertier.tier.preflight import NIXL, OFFLOADING, connector_in, option, transfer_config
 
 WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet")
 ENGINE_COMMAND = ("-m", "hypertier.tier.launch", "serve")
 ONE_EACH = "every engine has a port of its own here"
+NO_NIXL = "NIXL and EFA are not here: an engine computes its prompts, as where nobody who prefills is healthy"
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
@@ -43,6 +46,18 @@ class Container:
         return ""
 
     @property
+    def prefills(self) -> bool:
+        """An engine that computes KV cache for others alone."""
+        if self.role != "engine":
+            return False
+        return connector_in(self.transfer, NIXL).get("kv_role") == "kv_producer"
+
+    @property
+    def transfer(self) -> dict[str, Any]:
+        """An engine's `--kv-transfer-config`; empty where it has none."""
+        return transfer_config(option(self.arguments, "--kv-transfer-config"))
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """What follows the command: vLLM's arguments, or the router's."""
         if self.role == "engine":
@@ -52,11 +67,15 @@ class Container:
 
 @dataclass(frozen=True)
 class RenderedEndpoint:
-    """The engine and the router of one endpoint, and the names of what the lab leaves out."""
+    """The engine and the router of one endpoint, and the names of what the lab leaves out.
+
+    `prefill` are engines that prefill for others; without NIXL they have nothing to give.
+    """
 
     engine: Container
     router: Container
     left_out: tuple[str, ...]
+    prefill: tuple[str, ...] = ()
 
 
 def read_containers(objects: Sequence[Mapping[str, Any]]) -> Iterator[Container]:
@@ -81,7 +100,11 @@ def read_endpoint(objects: Sequence[Mapping[str, Any]]) -> RenderedEndpoint:
         ConfigError: none or several of them, or a container that is neither.
     """
     by_role: dict[str, list[Container]] = {"engine": [], "router": [], "exporter": []}
+    prefill: list[str] = []
     for container in read_containers(objects):
+        if container.prefills:
+            prefill.append(container.name)
+            continue
         if container.role not in by_role:
             raise ConfigError(
                 f"{container.name}: command",
@@ -97,9 +120,8 @@ def read_endpoint(objects: Sequence[Mapping[str, Any]]) -> RenderedEndpoint:
                 names,
                 f"one endpoint with one {role} workload: the lab runs one endpoint",
             )
-    return RenderedEndpoint(
-        by_role["engine"][0], by_role["router"][0], tuple(c.name for c in by_role["exporter"])
-    )
+    exporters = tuple(container.name for container in by_role["exporter"])
+    return RenderedEndpoint(by_role["engine"][0], by_role["router"][0], exporters, tuple(prefill))
 
 
 def served_model_name(engine: Container) -> str:
@@ -123,7 +145,9 @@ def engine_process(
     options, model = without_model(options, positional)
     first = Difference("MODEL", model, place.model_directory, "a small Llama made on the spot")
     env, env_differences = laid_env(overlay, engine, place)
+    options, moved = without_nixl(options, engine.transfer)
     options, differences = lay_over_options(overlay, expand(options, env), place, engine.name)
+    differences = [*moved, *differences]
     argv = (*python, "serve", place.model_directory, *format_options(options))
     spec = ProcessSpec(name, argv, f"http://127.0.0.1:{place.port}/health", {**base_env, **env})
     return spec, [first, *differences, *env_differences]
@@ -161,6 +185,20 @@ def without_model(
     named: list[str | None] = [option.text for option in options if option.name == "--model"]
     rest = tuple(option for option in options if option.name != "--model")
     return rest, (named or [*positional, None])[0]
+
+
+def without_nixl(
+    options: Sequence[Option], transfer: Mapping[str, Any]
+) -> tuple[tuple[Option, ...], list[Difference]]:
+    """Keep the tiers alone of what a MultiConnector has beside NIXL's connector."""
+    if not connector_in(transfer, NIXL):
+        return tuple(options), []
+    name, tiers = "--kv-transfer-config", connector_in(transfer, OFFLOADING)
+    kept = [option for option in options if option.name != name]
+    if tiers:
+        kept.append(Option(name, (json.dumps(tiers),)))
+    rest = str(tiers.get("kv_connector")) if tiers else None
+    return tuple(kept), [Difference(f"{name}.kv_connector", str(transfer["kv_connector"]), rest, NO_NIXL)]
 
 
 def laid_env(overlay: Overlay, container: Container, place: Place) -> tuple[dict[str, str], list[Difference]]:

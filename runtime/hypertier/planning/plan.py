@@ -4,6 +4,7 @@ addresses, bill.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypertier.catalog.instance_types import find_instance_type
@@ -34,6 +35,7 @@ from hypertier.planning.store import StorePlan
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
+from hypertier.spec.roles import EngineRole, roles_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,15 @@ class ColdStart:
 @dataclass(frozen=True, slots=True)
 class EndpointPlan:
     """One endpoint: its replica, what the tiers hold, where L2 wins, how long a start takes, what a token
-    costs.
+    costs. With `pdSpec` there are two of them, by `role`: `prefill` and `decode`; otherwise it is `engine`.
 
     `break_even`, `prefill_tokens_per_second` and `usd_per_million_prompt_tokens` are empty or None where
     the model's shape, the GPU's rate or the price is not known.
     """
 
     name: str
+    role: str
+    group: str
     engine: EnginePlan
     capacity: Capacity
     cold_start: ColdStart
@@ -123,27 +127,32 @@ def plan_deployment(
     if prefill_tokens_per_second is not None and prefill_tokens_per_second <= 0:
         raise ConfigError("prefill_tokens_per_second", prefill_tokens_per_second, "more than 0")
     endpoints = tuple(
-        _plan_endpoint(deployment, endpoint, model, prefill_tokens_per_second, prices)
+        _plan_role(deployment, role, roles, model, prefill_tokens_per_second, prices)
         for endpoint in deployment.endpoints
+        for roles in (roles_of(deployment, endpoint),)
+        for role in roles
     )
     return DeploymentPlan(
         name=deployment.name,
         endpoints=endpoints,
-        groups=tuple(_plan_group(deployment, group, endpoints) for group in deployment.instance_groups),
+        groups=tuple(_plan_group(group, endpoints) for group in deployment.instance_groups),
         store=plan_store_of(deployment),
         bill=plan_bill(deployment, prices),
     )
 
 
-def _plan_endpoint(
+def _plan_role(
     deployment: Deployment,
-    endpoint: InferenceEndpointConfig,
+    role: EngineRole,
+    beside: Sequence[EngineRole],
     model: ModelShape | None,
     measured: float | None,
     prices: PriceTable,
 ) -> EndpointPlan:
-    engine = plan_engine(deployment, endpoint, model)
-    capacity = plan_capacity(deployment, endpoint, engine)
+    endpoint = role.endpoint
+    with role.named():
+        engine = plan_engine(deployment, endpoint, model)
+        capacity = plan_capacity(deployment, endpoint, engine)
     shape, flops = engine.model, engine.flops
     args = endpoint.spec.worker.args or ()
     rows: tuple[BreakEven, ...] = ()
@@ -158,13 +167,15 @@ def _plan_endpoint(
                 shape,
                 flops=flops,
                 bytes_per_second=_l2_bytes_per_second(deployment, endpoint),
-                replicas=engine.replicas,
+                replicas=sum(each.endpoint.replicas for each in beside),
                 kv_bytes_per_element=kv_bytes_per_element(args),
                 efficiency_ratio=ratio,
                 contexts=_contexts(argument_value(args, "--max-model-len")),
             )
     return EndpointPlan(
         name=endpoint.name,
+        role=role.component,
+        group=role.group.name,
         engine=engine,
         capacity=capacity,
         cold_start=ColdStart(
@@ -192,18 +203,10 @@ def _contexts(max_model_len: str | None) -> tuple[int, ...]:
     return tuple(context for context in CONTEXTS if context <= longest) or CONTEXTS[:1]
 
 
-def _plan_group(
-    deployment: Deployment, group: InstanceGroup, endpoints: tuple[EndpointPlan, ...]
-) -> GroupPlan:
+def _plan_group(group: InstanceGroup, endpoints: tuple[EndpointPlan, ...]) -> GroupPlan:
     node = find_instance_type(group.instance_type)
-    engines = max(
-        (
-            plan.engine.engines_per_node
-            for plan, endpoint in zip(endpoints, deployment.endpoints, strict=True)
-            if deployment.group_for(endpoint) == group
-        ),
-        default=0,
-    )
+    here = [plan.engine.engines_per_node for plan in endpoints if plan.group == group.name]
+    engines = max(here, default=0)
     return GroupPlan(
         name=group.name,
         instance_type=group.instance_type,

@@ -7,6 +7,7 @@ from typing import Any
 from hypertier.catalog.instance_types import GIB
 from hypertier.planning.break_even import BreakEven
 from hypertier.planning.plan import DeploymentPlan, EndpointPlan, GroupPlan
+from hypertier.spec.roles import WHOLE
 
 GB = 10**9
 
@@ -60,6 +61,7 @@ def _endpoint_data(plan: EndpointPlan) -> dict[str, Any]:
     engine, capacity = plan.engine, plan.capacity
     return {
         "name": plan.name,
+        "role": plan.role,
         "model": engine.model.name if engine.model else None,
         "instance_type": engine.node.name,
         "replicas": engine.replicas,
@@ -121,7 +123,7 @@ def _endpoint_lines(plan: EndpointPlan) -> list[str]:
     per_token = f"{engine.kv_bytes_per_token:,} B" if engine.kv_bytes_per_token else "unknown"
     start = plan.cold_start
     lines = [
-        f"endpoint {plan.name}: {model}",
+        f"endpoint {plan.name}{'' if plan.role == WHOLE else f', {plan.role}'}: {model}",
         f"  replicas          {engine.replicas}, each {engine.gpus} GPUs of {engine.node.name}, "
         f"tensor parallel {engine.tensor_parallel_size}, {engine.engines_per_node} a node",
         f"  pod memory        {_gib(engine.memory_bytes)} of {_gib(engine.available_bytes)} for a replica; "

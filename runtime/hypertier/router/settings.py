@@ -290,8 +290,8 @@ class RouterSettings:
             )
         if len(set(addresses)) != len(addresses):
             raise ConfigError("--prefill-replica", list(self.prefill_replicas), "every engine once")
-        if self.threshold_tokens < 1:
-            raise ConfigError("--prefill-threshold", self.prefill_threshold, "1 or more tokens")
+        if self.threshold_tokens < 0:
+            raise ConfigError("--prefill-threshold", self.prefill_threshold, "0 or more tokens; 0 is always")
         if self.prefill_threshold is not None and not self.splits_prefill:
             raise ConfigError(
                 "--prefill-threshold",

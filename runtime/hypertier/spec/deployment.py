@@ -31,6 +31,7 @@ from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse
 from hypertier.spec.source import read_documents, read_text
 from hypertier.spec.tree import View, dotted, objects
 from hypertier.spec.unique import check_unique
+from hypertier.tier.transfer import NIXL_BACKENDS, check_backend
 
 API_VERSION = "hypertier.dev/v1"
 KIND = "Deployment"
@@ -273,22 +274,34 @@ class CacheTiers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disaggregation:
+    """How KV cache moves between engines of an endpoint with `pdSpec`: by which of NIXL's `backend`s."""
+
+    backend: str = NIXL_BACKENDS[0]
+
+    def __post_init__(self) -> None:
+        check_backend("disaggregation.backend", self.backend)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
     """Container images that exist already; without them they are built from `runtime/Containerfile`.
 
     NVIDIA's device plugin comes from NVIDIA's registry, which a closed network cannot reach: there it must
-    be named.
+    be named. The EFA device plugin, for endpoints that ask for EFA, comes from Amazon EKS's own registries.
     """
 
     engine: str | None = None
     router: str | None = None
     nvidia_device_plugin: str | None = None
+    efa_device_plugin: str | None = None
 
     def __post_init__(self) -> None:
         for key, image in (
             ("engine", self.engine),
             ("router", self.router),
             ("nvidiaDevicePlugin", self.nvidia_device_plugin),
+            ("efaDevicePlugin", self.efa_device_plugin),
         ):
             if image is not None and not IMAGE.fullmatch(image):
                 raise ConfigError(f"images.{key}", image, IMAGE_FORM)
@@ -357,6 +370,7 @@ class Deployment:
     images: Images = field(default_factory=Images)
     controllers: Controllers = field(default_factory=Controllers)
     scaling: Scaling = field(default_factory=Scaling)
+    disaggregation: Disaggregation = field(default_factory=Disaggregation)
     access: Access | None = None
 
     def __post_init__(self) -> None:
@@ -465,6 +479,7 @@ class DeploymentFile:
     images: Images | None = None
     controllers: Controllers | None = None
     scaling: Scaling | None = None
+    disaggregation: Disaggregation | None = None
     access: Access | None = None
 
 

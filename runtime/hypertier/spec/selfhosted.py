@@ -32,6 +32,16 @@ SERVED = frozenset(
         "spec.modelSourceConfig.s3Storage",
         "spec.modelSourceConfig.fsxStorage",
         "spec.modelSourceConfig.huggingFaceModel",
+        *(
+            f"spec.pdSpec.{side}.{field}"
+            for side in ("prefillSpec", "decodingSpec")
+            for field in ("replicas", "args", "nodeSelector", "resources.requests", "resources.limits")
+        ),
+        "spec.pdSpec.autoScalingSpec.prefillAutoScaling",
+        "spec.pdSpec.autoScalingSpec.decodingAutoScaling",
+        "spec.pdSpec.routingThreshold",
+        "spec.pdSpec.topologySpec.sameAZ",
+        "spec.pdSpec.topologySpec.availabilityZone",
         "spec.tlsConfig.customCertificateConfig",
         "spec.worker.image",
         "spec.worker.args",
@@ -61,9 +71,8 @@ WITHOUT_EFFECT = BEHIND_A_LOAD_BALANCER | {
 _WHY_NOT = {
     "spec.kvCacheSpec.cacheConfigFile": Said("it configures LMCache", "LMCache 설정입니다"),
     "spec.lmcache": Said("no LMCache runs", "LMCache가 실행되지 않습니다"),
-    "spec.pdSpec": Said(
-        "one kind of engine is rendered; hypertier router takes others by --prefill-replica",
-        "한 종류의 엔진만 렌더링합니다. hypertier router는 --prefill-replica로 다른 엔진을 받습니다",
+    "spec.pdSpec.topologySpec.placementGroup": Said(
+        "no node's label tells its group; use nodeSelector", "노드 레이블에 배치 그룹이 없습니다"
     ),
     "spec.dataCapture": Said("no requests are captured", "요청을 캡처하지 않습니다"),
     "spec.worker.requestLimits": Said("no proxy in the pod counts requests", "요청을 세는 프록시가 없습니다"),

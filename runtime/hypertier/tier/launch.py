@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.tier.address import parse_l2_url
@@ -20,6 +20,7 @@ from hypertier.tier.gate import MODES, GateMode
 from hypertier.tier.preflight import CONNECTOR, Host, check_engine
 from hypertier.tier.settings import TierSettings
 from hypertier.tier.tenants import Terms, read_tenants
+from hypertier.tier.transfer import Transfer, nixl_config
 
 USAGE = "usage: python -m hypertier.tier.launch serve MODEL [arguments of `vllm serve`]"
 SERVER = "vllm.entrypoints.openai.api_server"
@@ -33,20 +34,6 @@ SMALLEST = {
     "prior_l2_bytes_per_second": 0,
     "prior_prefill_tokens_per_second": 0,
 }
-
-
-NIXL_BACKENDS = ("LIBFABRIC", "UCX")
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """KV cache that moves from GPU to GPU: this engine computes it (`kv_producer`) or takes it over.
-
-    `backend` is NIXL's: LIBFABRIC, which speaks EFA, or UCX, vLLM's default. vLLM reads it from here alone.
-    """
-
-    role: Literal["kv_producer", "kv_consumer"]
-    backend: str = NIXL_BACKENDS[0]
 
 
 @dataclass(frozen=True)
@@ -86,7 +73,7 @@ def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
     offloading = _offloading(settings)
     if settings.transfer is None:
         return offloading
-    nixl = _nixl(settings.transfer)
+    nixl = nixl_config(settings.transfer)
     if not offloading:
         return nixl
     # of its connectors vLLM loads from the first that has anything: what was prefilled for this request
@@ -95,18 +82,6 @@ def kv_transfer_config(settings: CacheSettings) -> dict[str, Any]:
         "kv_role": "kv_both",
         "kv_load_failure_policy": "recompute",
         "kv_connector_extra_config": {"connectors": [nixl, offloading]},
-    }
-
-
-def _nixl(transfer: Transfer) -> dict[str, Any]:
-    """vLLM's own (https://docs.vllm.ai/en/stable/features/nixl_connector_usage/, read 2026-12-01)."""
-    if transfer.backend not in NIXL_BACKENDS:
-        raise ConfigError("transfer.backend", transfer.backend, " or ".join(NIXL_BACKENDS))
-    return {
-        "kv_connector": "NixlConnector",
-        "kv_role": transfer.role,
-        "kv_load_failure_policy": "recompute",
-        "kv_connector_extra_config": {"backends": [transfer.backend]},
     }
 
 

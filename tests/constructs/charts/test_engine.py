@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes_charts import HUGGING_FACE, PREFILL_AND_DECODE, TIERED, deployment
+from fakes_charts import HUGGING_FACE, TIERED, deployment
 from kubernetes_gate import amount
 
 from hypertier.errors import ConfigError
@@ -452,10 +452,6 @@ BAD_MANIFESTS = {
     "a cache configuration of LMCache": (
         {"spec.kvCacheSpec.cacheConfigFile": "/x.yaml"},
         r"spec\.kvCacheSpec\.cacheConfigFile is '/x\.yaml'; expected no such field",
-    ),
-    "prefill apart from decode": (
-        {"spec.pdSpec": PREFILL_AND_DECODE},
-        r"spec\.pdSpec is .*; expected no such field",
     ),
     "a SageMaker endpoint": (
         {"spec.endpointName": "e"},

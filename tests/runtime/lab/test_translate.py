@@ -71,6 +71,31 @@ def test_the_cache_keeps_its_settings_but_for_sizes_and_times() -> None:
     assert extra["secondary_tiers"][0]["lookup_deadline_ms"] == 2000
 
 
+def moving(role: str) -> list[str]:
+    """The arguments of an engine whose KV cache moves, as the charts render them."""
+    nixl = {"kv_connector": "NixlConnector", "kv_role": role}
+    tiers = {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {"cpu_bytes_to_use": 9}}
+    extra = {"connectors": [nixl, tiers]}
+    config = {"kv_connector": "MultiConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    return ["M", "--kv-transfer-config", json.dumps(config)]
+
+
+def test_of_engines_of_two_kinds_those_that_decode_run_and_compute_their_prompts() -> None:
+    command = ["python3", "-m", "hypertier.tier.launch", "serve"]
+    container = {"name": "engine", "command": command, "args": moving("kv_producer")}
+    prefill = workload("Deployment", "e-prefill", container, 2)
+
+    endpoint = read_endpoint([prefill, *rendered(moving("kv_consumer"))])
+    spec, differences = engine_process(endpoint.engine, PLACE, "engine-0", PYTHON, {})
+
+    assert endpoint.prefill == ("e-prefill/engine",)
+    config = json.loads(value(spec, "--kv-transfer-config"))
+    assert config["kv_connector"] == "OffloadingConnector"
+    assert config["kv_connector_extra_config"]["cpu_bytes_to_use"] == PLACE.l1_bytes
+    (said,) = [each for each in differences if each.setting == "--kv-transfer-config.kv_connector"]
+    assert (said.rendered, said.here) == ("MultiConnector", "OffloadingConnector")
+
+
 def test_vllms_own_spec_becomes_the_portable_one() -> None:
     stock = {"kv_connector": "OffloadingConnector", "kv_connector_extra_config": {"spec_name": "Tiering"}}
     args = ["M", "--kv-transfer-config", json.dumps(stock)]

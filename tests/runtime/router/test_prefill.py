@@ -222,7 +222,7 @@ def test_what_ends_like_no_object_with_members_is_left_alone(body: bytes) -> Non
         ({"prefill_replicas": ("http://a:1", "http://a:1")}, "--prefill-replica"),
         ({"prefill_discover": "a"}, "--prefill-discover"),
         ({"prefill_replicas": ("http://a:1",), "prefill_discover": "dns://a:1"}, "--prefill-discover"),
-        ({"prefill_replicas": ("http://a:1",), "prefill_threshold": 0}, "--prefill-threshold"),
+        ({"prefill_replicas": ("http://a:1",), "prefill_threshold": -1}, "--prefill-threshold"),
         ({"prefill_threshold": 4096}, "--prefill-threshold"),
     ],
 )

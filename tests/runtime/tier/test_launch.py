@@ -12,7 +12,6 @@ import pytest
 from hypertier.errors import ConfigError
 from hypertier.tier.launch import (
     CacheSettings,
-    Transfer,
     kv_events_config,
     kv_transfer_config,
     server_arguments,
@@ -21,6 +20,7 @@ from hypertier.tier.launch import (
 from hypertier.tier.preflight import VLLM_TIER_KEYS
 from hypertier.tier.settings import read_settings
 from hypertier.tier.tenants import Terms
+from hypertier.tier.transfer import Transfer
 
 URL = "rediss://cache:6379"
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from hypertier.errors import ConfigError
-from hypertier.tier.launch import CacheSettings, Transfer, kv_transfer_config
+from hypertier.tier.launch import CacheSettings, kv_transfer_config
 from hypertier.tier.preflight import Host, check_engine, memory_limit, option, sweep_regions
 from hypertier.tier.tenants import Terms
+from hypertier.tier.transfer import Transfer
 
 ENVIRON = {"HYPERTIER_L2_URL": "rediss://cache:6379", "PYTHONHASHSEED": "0"}
 

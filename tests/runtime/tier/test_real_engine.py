@@ -16,8 +16,9 @@ from fakes_tier_engine import Engine, EngineHost, stored_by
 
 from hypertier.lab.engine_env import find_engine_python
 from hypertier.tier.entry import HEADER_BYTES, seal
-from hypertier.tier.launch import CacheSettings, Transfer, kv_transfer_config
+from hypertier.tier.launch import CacheSettings, kv_transfer_config
 from hypertier.tier.names import parse_entry_name
+from hypertier.tier.transfer import Transfer
 
 pytestmark = pytest.mark.engine
 

@@ -18,6 +18,7 @@ from hypertier.spec.deployment import (
     SERVING_MODES,
     Cluster,
     Controllers,
+    Disaggregation,
     Images,
     L2Tenant,
     Operator,
@@ -87,6 +88,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         (path("images"), Images),
         (path("controllers"), Controllers),
         (path("access"), Access),
+        (path("disaggregation"), Disaggregation),
     ]
     parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
     parts += [((*TENANTS, index), L2Tenant) for index, _ in subject.manifest.mappings(TENANTS)]

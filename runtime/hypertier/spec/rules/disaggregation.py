@@ -4,24 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hypertier.catalog.instance_types import find_instance_type
 from hypertier.catalog.models import find_model
+from hypertier.planning.engine import argument_value
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import Hit, hit, rule, suggested
-from hypertier.spec.rules.subject import Subject
-from hypertier.spec.tree import path
+from hypertier.spec.rules.rule import UNSET, Hit, hit, rule, suggested
+from hypertier.spec.rules.subject import GPU, Subject, small_whole
+from hypertier.spec.said import Said
+from hypertier.spec.tree import Path, path
 
 PD = path("spec.pdSpec")
 FAMILIES = ("ml.p5.", "ml.p5e.", "ml.p5en.", "ml.p6-b200.", "ml.p6-b300.")
 MIN_PARAMETERS = 70_000_000_000
 MIN_INPUT_TOKENS = 4096
+PREFILL, DECODE = "prefillSpec", "decodingSpec"
+# what two engines must have in common for one to read the other's KV cache, or to answer for it; vLLM
+# compares them when the two meet (compute_nixl_compatibility_hash, vLLM 0.32)
+ALIKE = (
+    "--model",
+    "--served-model-name",
+    "--dtype",
+    "--kv-cache-dtype",
+    "--attention-backend",
+    "--speculative-config",
+)
 
 
 @rule(
     "disaggregation-instance",
     "error",
     source=sources.DISAGGREGATION,
-    en="{path} is {got}; pdSpec works on p5, p5e, p5en, p6-b200 and p6-b300, whose EFA moves KV between pods",
-    ko="{path} 값이 {got}입니다. pdSpec은 EFA로 KV를 옮기는 p5, p5e, p5en, p6-b200, p6-b300에서만 동작합니다",
+    en="{path} is {got}; pdSpec works on {works}, whose EFA moves KV between pods",
+    ko="{path} 값이 {got}입니다. pdSpec은 EFA로 KV를 옮기는 {works}에서만 동작합니다",
 )
 def disaggregation_instance(subject: Subject) -> Iterator[Hit]:
     if not subject.manifest.has(PD):
@@ -30,8 +44,13 @@ def disaggregation_instance(subject: Subject) -> Iterator[Hit]:
     many = path("spec.instanceTypes")
     for where in [one, *((*many, index) for index in range(len(subject.manifest.items(many))))]:
         name = subject.manifest.text(where)
-        if name and name.startswith("ml.") and not name.startswith(FAMILIES):
-            yield hit(where)
+        if not name or not name.startswith("ml."):
+            continue
+        if subject.by_operator and not name.startswith(FAMILIES):
+            yield hit(where, works="p5, p5e, p5en, p6-b200, p6-b300")
+        node = find_instance_type(name)
+        if not subject.by_operator and node is not None and not (node.gpus and node.efa_interfaces):
+            yield hit(where, works=Said("nodes with GPUs and EFA", "GPU와 EFA가 있는 노드"))
 
 
 @rule(
@@ -68,7 +87,9 @@ def disaggregation_model(subject: Subject) -> Iterator[Hit]:
     ko="{path} 값이 없습니다. pdSpec이 있으면 오퍼레이터는 worker.resources를 읽지 않습니다",
 )
 def disaggregation_resources(subject: Subject) -> Iterator[Hit]:
-    for role in ("prefillSpec", "decodingSpec"):
+    if not subject.by_operator:
+        return
+    for role in (PREFILL, DECODE):
         if subject.manifest.has((*PD, role)) and not subject.manifest.mapping((*PD, role, "resources")):
             resources = subject.manifest.get("spec.worker.resources")
             where = (*PD, role, "resources")
@@ -88,3 +109,139 @@ def disaggregation_threshold(subject: Subject) -> Iterator[Hit]:
     threshold = subject.manifest.whole(where)
     if threshold is not None and threshold < MIN_INPUT_TOKENS:
         yield suggested(where, MIN_INPUT_TOKENS)
+
+
+@rule(
+    "disaggregation-parallelism",
+    "error",
+    source=sources.VLLM_NIXL,
+    en="{path}: prefill engines split the model over {prefill} GPUs, decode engines over {decode}; "
+    "{expected}: vLLM can't move KV cache between them",
+    ko="{path}: 모델을 prefill 엔진은 GPU {prefill}개, decode 엔진은 {decode}개에 나눕니다. {expected}. "
+    "그렇지 않으면 vLLM이 KV 캐시를 옮기지 못합니다",
+)
+def disaggregation_parallelism(subject: Subject) -> Iterator[Hit]:
+    prefill, decode = _parallel_size(subject, PREFILL), _parallel_size(subject, DECODE)
+    if prefill is None or decode is None:
+        return
+    where = (*PD, PREFILL, "args")
+    if max(prefill, decode) % min(prefill, decode):
+        expected = Said("expected one to be a multiple of the other", "하나가 다른 하나의 배수여야 합니다")
+        yield hit(where, prefill=prefill, decode=decode, expected=expected)
+    model = find_model(subject.manifest.text("spec.modelName"))
+    heads = model.num_kv_heads if model else 0
+    if heads and prefill > decode and prefill > heads:
+        expected = Said(
+            f"expected at most {heads} for prefill, which is how many KV heads the model has",
+            f"prefill은 모델의 KV 헤드 수인 {heads} 이하여야 합니다",
+        )
+        yield hit(where, prefill=prefill, decode=decode, expected=expected)
+
+
+@rule(
+    "disaggregation-arguments",
+    "error",
+    source=sources.VLLM_NIXL,
+    en="{name} is {prefill} for prefill and {decode} for decode engines; expected the same: otherwise "
+    "neither can read the other's KV cache",
+    ko="{name} 값이 prefill 엔진은 {prefill}, decode 엔진은 {decode}입니다. 같아야 서로의 KV 캐시를 읽을 "
+    "수 있습니다",
+)
+def disaggregation_arguments(subject: Subject) -> Iterator[Hit]:
+    if not subject.manifest.mapping(PD):
+        return
+    for name in ALIKE:
+        prefill, decode = (_argument(subject, role, name) for role in (PREFILL, DECODE))
+        if prefill != decode:
+            said = {
+                "prefill": UNSET if prefill is None else prefill,
+                "decode": UNSET if decode is None else decode,
+            }
+            role = PREFILL if subject.manifest.items((*PD, PREFILL, "args")) else DECODE
+            yield hit((*PD, role, "args"), name=name, **said)
+
+
+@rule(
+    "disaggregation-nodes",
+    "error",
+    source=sources.RESOURCES,
+    en="{path} asks for {wanted} GPUs in all, its nodes have {has}: the rest would stay pending",
+    ko="{path}에 필요한 GPU는 모두 {wanted}개인데 노드에는 {has}개뿐입니다. 나머지는 계속 "
+    "대기(Pending)합니다",
+)
+def disaggregation_nodes(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    sizes = [_gpus(subject, role) for role in (PREFILL, DECODE)]
+    if deployment is None or not subject.manifest.mapping(PD) or not all(sizes):
+        return
+    has = 0
+    for _, group in deployment.mappings(path("instanceGroups")):
+        node = find_instance_type(str(group.get("instanceType")))
+        count = group.get("count")
+        if node is not None and node.name in subject.instance_types and isinstance(count, int):
+            has += node.gpus * count
+    replicas = [subject.manifest.whole((*PD, role, "replicas")) or 1 for role in (PREFILL, DECODE)]
+    wanted = sum(each * (size or 0) for each, size in zip(replicas, sizes, strict=True))
+    if has and wanted > has:
+        yield hit(PD, wanted=wanted, has=has)
+
+
+@rule(
+    "disaggregation-scaling",
+    "error",
+    source=sources.DISAGGREGATION,
+    en="{path} scales one kind of engine but pdSpec makes two; expected it in pdSpec.autoScalingSpec, for "
+    "each",
+    ko="{path}은(는) 한 종류의 엔진만 확장하지만 pdSpec은 두 종류를 만듭니다. 각각 "
+    "pdSpec.autoScalingSpec에 두십시오",
+)
+def disaggregation_scaling(subject: Subject) -> Iterator[Hit]:
+    where = path("spec.autoScalingSpec")
+    if subject.manifest.mapping(PD) and subject.manifest.mapping(where):
+        yield hit(where)
+
+
+@rule(
+    "disaggregation-hook",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path} is set and the deployment's scaling.max is above scaling.min, which steps one kind of engine; "
+    "expected them alike, and pdSpec.autoScalingSpec",
+    ko="{path}이(가) 있는데 배포의 scaling.max가 scaling.min보다 큽니다. 이 값은 한 종류의 엔진만 "
+    "조절하므로 같게 두고 pdSpec.autoScalingSpec을 쓰십시오",
+)
+def disaggregation_hook(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or subject.by_operator or not subject.manifest.mapping(PD):
+        return
+    if (deployment.whole("scaling.max") or 1) > (deployment.whole("scaling.min") or 1):
+        yield hit(PD)
+
+
+def _arguments(subject: Subject, role: str) -> list[str]:
+    """All arguments of a role's engines: its own stand behind the worker's, and the last one wins."""
+    return [*subject.arguments, *subject.manifest.texts((*PD, role, "args"))]
+
+
+def _argument(subject: Subject, role: str, *names: str) -> str | None:
+    return argument_value(_arguments(subject, role), *names)
+
+
+def _gpus(subject: Subject, role: str) -> int | None:
+    """GPUs of one of its pods, by its own resources or else the worker's."""
+    own: Path = (*PD, role, "resources")
+    for kind in ("limits", "requests"):
+        size = small_whole(str(subject.manifest.get((*own, kind, GPU))))
+        if size is not None:
+            return size
+    return None if subject.by_operator or subject.manifest.mapping(own) else subject.gpus
+
+
+def _parallel_size(subject: Subject, role: str) -> int | None:
+    """GPUs over which it splits the model; with serving: selfhosted all of a pod's, unless written."""
+    if not subject.manifest.mapping((*PD, role)):
+        return None
+    written = _argument(subject, role, "--tensor-parallel-size", "-tp")
+    if written is not None:
+        return small_whole(written) or None
+    return 1 if subject.by_operator else _gpus(subject, role)

@@ -22,6 +22,7 @@ from hypertier.spec import codec
 from hypertier.spec.deployment import DeploymentFile, deployment_of
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import parse_bytes
+from hypertier.spec.roles import roles_of
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject
@@ -167,7 +168,10 @@ def replica_does_not_fit(subject: Subject) -> Iterator[Hit]:
     try:
         endpoint = InferenceEndpointConfig.from_manifest(subject.manifest.data)
         file = codec.decode_or_raise(DeploymentFile, deployment.data)
-        plan_engine(deployment_of(file, (endpoint,)), endpoint)
+        whole = deployment_of(file, (endpoint,))
+        for role in roles_of(whole, endpoint):
+            with role.named():
+                plan_engine(whole, role.endpoint)
     except ConfigError as error:
         if error.setting.endswith(("requests.memory", "cache.l1.size")):
             yield hit((*REQUESTS, "memory"), path=error.setting, got=error.got, expected=error.expected)

@@ -1,0 +1,145 @@
+"""The kinds of engine pods of an endpoint: one, or with `pdSpec` those that prefill and those that decode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypertier.errors import ConfigError
+from hypertier.spec import codec
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.endpoint import AutoScalingSpec, InferenceEndpointConfig
+from hypertier.spec.endpoint.pods import PdAutoScaling, PdRole, PdSpec, PdTopology
+from hypertier.spec.instance_group import InstanceGroup
+
+INSTANCE_GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+ROUTING_THRESHOLD_TOKENS = 4096  # the CRD's default
+PREFILL, DECODE, WHOLE = "prefill", "decode", "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRole:
+    """Engine pods of one kind, by the name of their component: `engine`, or `prefill` and `decode`.
+
+    `endpoint` is the endpoint as it would be with these pods alone: their replicas, arguments, resources and
+    scaling. `written` says where in the manifest these stand. They run on nodes of `group` with the labels of
+    `node_selector`.
+    """
+
+    component: str
+    endpoint: InferenceEndpointConfig
+    group: InstanceGroup
+    written: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def decodes(self) -> bool:
+        """Clients' requests go to it: all but the engines that prefill for others."""
+        return self.component != PREFILL
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name in errors the fields of `pdSpec` that were written."""
+        try:
+            yield
+        except ConfigError as error:
+            setting = error.setting
+            for field_path, place in self.written.items():
+                setting = setting.replace(field_path, place)
+            raise ConfigError(setting, error.got, error.expected) from error
+
+
+def pd_spec_of(endpoint: InferenceEndpointConfig) -> PdSpec | None:
+    """The endpoint's `pdSpec`, read.
+
+    Raises:
+        ConfigError: a field of it that is missing or of a wrong type.
+    """
+    written = endpoint.spec.pd_spec
+    if written is None:
+        return None
+    return codec.decode_or_raise(PdSpec, written, f"{endpoint.name}: spec.pdSpec")
+
+
+def topology_of(pd_spec: PdSpec) -> PdTopology:
+    """Where its pods stand."""
+    return pd_spec.topology_spec or PdTopology()
+
+
+def threshold_of(pd_spec: PdSpec) -> int:
+    """Prompts of at least as many tokens are prefilled by other engines."""
+    threshold = pd_spec.routing_threshold
+    return ROUTING_THRESHOLD_TOKENS if threshold is None else threshold
+
+
+def roles_of(deployment: Deployment, endpoint: InferenceEndpointConfig) -> tuple[EngineRole, ...]:
+    """The endpoint's engine pods, those that serve clients last.
+
+    Raises:
+        ConfigError: no instance group has nodes for them.
+    """
+    pd_spec = pd_spec_of(endpoint)
+    if pd_spec is None:
+        return (EngineRole(WHOLE, endpoint, deployment.group_for(endpoint)),)
+    scaling = pd_spec.auto_scaling_spec or PdAutoScaling()
+    sides = (
+        (PREFILL, pd_spec.prefill_spec, scaling.prefill_auto_scaling),
+        (DECODE, pd_spec.decoding_spec, scaling.decoding_auto_scaling),
+    )
+    return tuple(_role(deployment, endpoint, *side) for side in sides)
+
+
+def _role(
+    deployment: Deployment,
+    endpoint: InferenceEndpointConfig,
+    component: str,
+    side: PdRole,
+    scaling: AutoScalingSpec | None,
+) -> EngineRole:
+    """Arguments go behind the worker's, where the last one wins; resources stand in their place."""
+    key = "prefillSpec" if component == PREFILL else "decodingSpec"
+    place = f"spec.pdSpec.{key}"
+    written = {"spec.autoScalingSpec": f"spec.pdSpec.autoScalingSpec.{key.removesuffix('Spec')}AutoScaling"}
+    worker = endpoint.spec.worker
+    if side.args:
+        worker = replace(worker, args=(*(worker.args or ()), *side.args))
+        written["spec.worker.args"] = f"{place}.args"
+    if side.resources is not None:
+        worker = replace(worker, resources=side.resources)
+        written["spec.worker.resources"] = f"{place}.resources"
+    selector = side.node_selector or {}
+    group = _group(deployment, endpoint, selector, f"{endpoint.name}: {place}.nodeSelector")
+    spec = replace(
+        endpoint.spec,
+        replicas=side.replicas,
+        auto_scaling_spec=scaling,
+        worker=worker,
+        pd_spec=None,
+        instance_type=group.instance_type,
+        instance_types=None,
+    )
+    return EngineRole(component, replace(endpoint, spec=spec), group, written, selector)
+
+
+def _group(
+    deployment: Deployment, endpoint: InferenceEndpointConfig, selector: Mapping[str, Any], setting: str
+) -> InstanceGroup:
+    """The first group of the endpoint's instance types whose nodes have what of their labels is known."""
+    if not selector:
+        return deployment.group_for(endpoint)
+    wanted = {key: selector[key] for key in (INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL) if key in selector}
+    for instance_type in endpoint.instance_types:
+        for group in deployment.instance_groups:
+            labels = {INSTANCE_GROUP_LABEL: group.name, INSTANCE_TYPE_LABEL: group.instance_type}
+            if group.instance_type == instance_type and labels.items() >= wanted.items():
+                return group
+    raise ConfigError(
+        setting,
+        dict(selector),
+        f"labels of an instance group with nodes of {' or '.join(endpoint.instance_types)}; those of the "
+        "deployment are "
+        + ", ".join(f"{group.name} ({group.instance_type})" for group in deployment.instance_groups),
+    )
