@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from hypertier.planning.engine import EnginePlan, argument_value
+from hypertier.planning.engine import EnginePlan
+from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import EngineRole
@@ -67,7 +68,7 @@ def engine_arguments(
     endpoint = role.endpoint
     args = list(endpoint.spec.worker.args or ())
     port = endpoint.spec.worker.model_invocation_port.container_port
-    written_port = argument_value(args, "--port")
+    written_port = option_value(args, "--port")
     if written_port is not None and written_port != str(port):
         raise refuse(
             endpoint,
@@ -75,22 +76,22 @@ def engine_arguments(
             written_port,
             f"{port}, which is spec.worker.modelInvocationPort.containerPort",
         )
-    if argument_value(args, "--kv-transfer-config") is not None:
+    if option_value(args, "--kv-transfer-config") is not None:
         raise refuse(
             endpoint,
             "spec.worker.args --kv-transfer-config",
-            argument_value(args, "--kv-transfer-config"),
+            option_value(args, "--kv-transfer-config"),
             "no such argument: it follows from spec.kvCacheSpec",
         )
-    if (not args or args[0].startswith("-")) and argument_value(args, "--model") is None:
+    if (not args or args[0].startswith("-")) and option_value(args, "--model") is None:
         args = [mount_path, *args]
-    if argument_value(args, "--served-model-name") is None:
+    if option_value(args, "--served-model-name") is None:
         args += ["--served-model-name", endpoint.spec.model_name]
-    if plan.tensor_parallel_size > 1 and argument_value(args, "--tensor-parallel-size", "-tp") is None:
+    if plan.tensor_parallel_size > 1 and option_value(args, "--tensor-parallel-size", "-tp") is None:
         args += ["--tensor-parallel-size", str(plan.tensor_parallel_size)]
     if written_port is None:
         args += ["--port", str(port)]
-    drain = argument_value(args, "--shutdown-timeout")
+    drain = option_value(args, "--shutdown-timeout")
     if drain is not None and not re.fullmatch(r"[0-9]{1,5}", drain):
         raise refuse(endpoint, "spec.worker.args --shutdown-timeout", drain, "a whole number of seconds")
     if drain is None:
@@ -121,7 +122,7 @@ def _kv_events(endpoint: InferenceEndpointConfig, args: Sequence[str]) -> list[s
             f"another port: with routingStrategy kvaware the engine publishes KV events on {KV_EVENTS_PORT} "
             f"and {KV_REPLAY_PORT}",
         )
-    written = argument_value(args, "--kv-events-config")
+    written = option_value(args, "--kv-events-config")
     if written is not None:
         raise refuse(
             endpoint,
@@ -134,7 +135,7 @@ def _kv_events(endpoint: InferenceEndpointConfig, args: Sequence[str]) -> list[s
 
 def drain_seconds(arguments: Sequence[str]) -> int:
     """How long vLLM lets requests in flight finish."""
-    return int(argument_value(arguments, "--shutdown-timeout") or 0)
+    return int(option_value(arguments, "--shutdown-timeout") or 0)
 
 
 def cache_settings(deployment: Deployment, role: EngineRole, plan: EnginePlan) -> CacheSettings:

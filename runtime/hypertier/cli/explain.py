@@ -51,7 +51,8 @@ def command(
         told = [_ask(router, "POST", f"/explain?path={quote(path)}{whose}", file.read_bytes())]
     else:
         wanted = "" if request_id is None else f"?id={quote(request_id)}"
-        told = _ask(router, "GET", f"/decisions{wanted}", None)["decisions"]
+        answer = _ask(router, "GET", f"/decisions{wanted}", None)
+        told = answer.get("decisions", []) if isinstance(answer, dict) else []
     if not told:
         raise ExplainError(f"{router} knows no request {request_id or ''}; it keeps the latest 1,024")
     if form == "json":
@@ -77,7 +78,10 @@ def _ask(router: str, method: str, target: str, body: bytes | None) -> Any:
         raise ExplainError(f"{router} {error}") from error
     if status != 200:
         raise ExplainError(f"{router} answered {status}: is it a router's --metrics-port?")
-    return json.loads(answer)
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        raise ExplainError(f"{router} answered no JSON: is it a router's --metrics-port?") from error
 
 
 def _lines(decision: dict[str, Any]) -> str:

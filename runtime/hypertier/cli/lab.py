@@ -55,11 +55,10 @@ def up(file: Path, engine: str, replicas: int, without: tuple[str, ...]) -> None
 @command.command("down", epilog="Example: hypertier lab down examples/reference/deployment.yaml")
 @FILE
 def down(file: Path) -> None:
-    """End everything that `hypertier lab up` started."""
-    from hypertier.lab.running import lab_directory, stop_lab
-    from hypertier.spec.deployment import load_deployment
+    """End everything that `hypertier lab up` started, whatever became of FILE but its name."""
+    from hypertier.lab.running import lab_of, stop_lab
 
-    num_ended = stop_lab(lab_directory(load_deployment(file).name))
+    num_ended = stop_lab(lab_of(file))
     click.echo(f"ended {num_ended} processes" if num_ended else "nothing was running")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypertier.errors import ConfigError
+from hypertier.spec.arguments import option_name
 
 SHORT_NAMES = {
     "-tp": "--tensor-parallel-size",
@@ -43,7 +44,7 @@ def parse_options(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Opti
     for argument in arguments:
         if is_option(argument):
             name, equals, value = argument.partition("=")
-            name = SHORT_NAMES.get(name, name.replace("_", "-"))
+            name = SHORT_NAMES.get(name, option_name(name))
             options.append(Option(name, (value,) if equals else ()))
         elif options:
             options[-1] = Option(options[-1].name, (*options[-1].values, argument))

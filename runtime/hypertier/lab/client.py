@@ -58,7 +58,7 @@ def ask(
             raise LabError(f"{url} answered {response.status}: {response.read(500).decode(errors='replace')}")
         served_by = response.getheader(REPLICA_HEADER) or parts.netloc
         return read_answer(response, served_by, begin, on_text)
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise LabError(f"the answer of {url} broke off: {type(error).__name__}: {error}") from error
     finally:
         connection.close()
@@ -89,11 +89,14 @@ def read_answer(
         if event is None:
             done = True
             continue
+        if "error" in event:
+            raise LabError(f"{served_by} answered with an error: {json.dumps(event['error'])[:500]}")
         usage = event.get("usage") or usage
         for choice in event.get("choices", ()):
             # The first event has the role alone. A token may be half a character and have no text.
-            piece = choice["delta"].get("content")
-            if piece is None or (piece == "" and "role" in choice["delta"]):
+            delta = choice.get("delta") or {}
+            piece = delta.get("content")
+            if piece is None or (piece == "" and "role" in delta):
                 continue
             ttft = ttft if ttft is not None else time.monotonic() - begin
             text += piece
@@ -113,11 +116,14 @@ def read_answer(
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any] | None]:
-    """Yield the data of server-sent events; None for the last one, `[DONE]`."""
+    """Yield the data of server-sent events; None for the last one, `[DONE]`. Raises ValueError."""
     for line in response:
         if line.startswith(b"data:"):
             data = line[5:].strip()
-            yield None if data == b"[DONE]" else json.loads(data)
+            event = None if data == b"[DONE]" else json.loads(data)
+            if event is not None and not isinstance(event, dict):
+                raise ValueError(f"an event is no object: {data[:100].decode(errors='replace')}")
+            yield event
 
 
 def post(url: str, timeout_seconds: float = 30.0) -> int:

@@ -113,4 +113,4 @@ def scrape(url: str) -> str:
         raise LabError(f"{url}/metrics {error}") from error
     if status != 200:
         raise LabError(f"{url}/metrics answered {status}")
-    return body.decode()
+    return body.decode("utf-8", "replace")

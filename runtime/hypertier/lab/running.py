@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hypertier.errors import LabError
+from hypertier.errors import ConfigError, LabError
 from hypertier.lab.processes import Processes, is_alive
 from hypertier.lab.state import LabState, forget_state, load_state
-from hypertier.spec.deployment import load_deployment
+from hypertier.spec.deployment import DEFAULT_NAME, NAME, NAME_FORM, load_deployment
+from hypertier.spec.source import read_documents, read_text
 from hypertier.tier.preflight import Host, sweep_regions
 
 LAB_DIRECTORY = Path(".hypertier/lab")
@@ -43,6 +44,20 @@ def running_lab(path: Path) -> LabState:
     if state is None or not any(is_alive(record) for record in state.processes if record.name == "router"):
         raise LabError(f"the lab of {path} is not up; start it with: hypertier lab up {path}")
     return state
+
+
+def lab_of(path: Path) -> Path:
+    """The directory of a deployment's lab, by a file that need not work any more: what runs can be ended.
+
+    Raises:
+        ManifestError: the file cannot be read.
+        ConfigError: its name is none.
+    """
+    documents = read_documents(read_text(str(path)).removeprefix("\ufeff"), str(path))
+    name = documents[0].view.text("name") if documents else None
+    if name is not None and not NAME.fullmatch(name):
+        raise ConfigError("name", name, NAME_FORM)
+    return lab_directory(name or DEFAULT_NAME)
 
 
 def stop_lab(directory: Path) -> int:

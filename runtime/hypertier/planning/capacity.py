@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from hypertier.catalog.instance_types import GIB, find_instance_type
 from hypertier.errors import ConfigError
-from hypertier.planning.engine import EnginePlan, argument_value, kv_bytes_per_element
+from hypertier.planning.engine import EnginePlan, kv_bytes_per_element
 from hypertier.planning.store import plan_store
+from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
 
@@ -57,9 +58,16 @@ def plan_capacity(deployment: Deployment, endpoint: InferenceEndpointConfig, eng
 def _gpu_bytes(endpoint: InferenceEndpointConfig, engine: EnginePlan) -> int:
     if not engine.gpus:
         return 0
-    written = argument_value(endpoint.spec.worker.args or (), "--gpu-memory-utilization")
+    written = option_value(endpoint.spec.worker.args or (), "--gpu-memory-utilization")
     ratio = _ratio(endpoint, written) if written is not None else GPU_MEMORY_UTILIZATION_RATIO
     usable = int(engine.node.gpu_memory_bytes * ratio) - GPU_OVERHEAD_BYTES
+    if usable <= 0:
+        raise ConfigError(
+            f"{endpoint.name}: --gpu-memory-utilization",
+            f"{ratio:g}",
+            f"more than {GPU_OVERHEAD_BYTES / engine.node.gpu_memory_bytes:.2f}: a GPU of {engine.node.name} "
+            f"takes {GPU_OVERHEAD_BYTES // GIB} GiB beside weights and KV cache",
+        )
     left = usable * engine.gpus - engine.weights_bytes
     if left <= 0 and engine.model is not None:
         needed = -(-engine.weights_bytes // usable)

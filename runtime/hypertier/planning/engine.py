@@ -15,6 +15,7 @@ from hypertier.catalog.instance_types import GIB, InstanceType, find_instance_ty
 from hypertier.catalog.models import ModelShape, find_model
 from hypertier.errors import ConfigError
 from hypertier.planning.break_even import prefill_tokens_per_second
+from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
 from hypertier.spec.quantities import format_bytes, parse_bytes, parse_count
@@ -143,36 +144,27 @@ def plan_engine(
     )
 
 
-def argument_value(args: Sequence[str], *names: str) -> str | None:
-    """The value of a command-line argument, written `--name value` or `--name=value`; the last one wins."""
-    value = None
-    for index, arg in enumerate(args):
-        head, equals, tail = arg.partition("=")
-        if head in names:
-            value = tail if equals else (args[index + 1] if index + 1 < len(args) else None)
-    return value
-
-
 def kv_bytes_per_element(args: Sequence[str]) -> int:
     """1 for an fp8 KV cache, else 2: vLLM keeps KV in the model's 16-bit type unless told otherwise."""
-    return 1 if (argument_value(args, "--kv-cache-dtype") or "auto").startswith("fp8") else 2
+    return 1 if (option_value(args, "--kv-cache-dtype") or "auto").startswith("fp8") else 2
 
 
 def _gpus(endpoint: InferenceEndpointConfig, node: InstanceType) -> int:
     resources = endpoint.spec.worker.resources
     asked = (resources.limits or {}).get(GPU_RESOURCE, (resources.requests or {}).get(GPU_RESOURCE, 0))
-    gpus = int(parse_count(f"spec.worker.resources.limits.{GPU_RESOURCE}", asked))
+    setting = f"spec.worker.resources.limits.{GPU_RESOURCE}"
+    gpus = parse_count(setting, asked)
+    if gpus != int(gpus):
+        raise ConfigError(f"{endpoint.name}: {setting}", asked, "whole GPUs: Kubernetes hands out no parts")
     if gpus > node.gpus:
         raise ConfigError(
-            f"{endpoint.name}: spec.worker.resources.limits.{GPU_RESOURCE}",
-            asked,
-            f"at most {node.gpus}, which is what one {node.name} has",
+            f"{endpoint.name}: {setting}", asked, f"at most {node.gpus}, which is what one {node.name} has"
         )
-    return gpus
+    return int(gpus)
 
 
 def _tensor_parallel_size(endpoint: InferenceEndpointConfig, gpus: int) -> int:
-    written = argument_value(endpoint.spec.worker.args or (), "--tensor-parallel-size", "-tp")
+    written = option_value(endpoint.spec.worker.args or (), "--tensor-parallel-size", "-tp")
     if written is None:
         return max(gpus, 1)
     if not re.fullmatch(r"[1-9][0-9]*", written):
@@ -247,7 +239,7 @@ def weights_bytes_of(model: ModelShape | None, args: Sequence[str], *names: str 
     if model is None:
         return UNKNOWN_WEIGHTS_BYTES
     said = " ".join(
-        [argument_value(args, "--quantization", "-q") or "", *(name or "" for name in names)]
+        [option_value(args, "--quantization", "-q") or "", *(name or "" for name in names)]
     ).lower()
     if re.search(r"\bfp8|[-_]fp8|w8a8", said):
         return model.weights_bytes(1.0)

@@ -27,11 +27,11 @@ from hypertier.planning.engine import (
     WARM_UP_SECONDS,
     WEIGHTS_BYTES_PER_SECOND,
     EnginePlan,
-    argument_value,
     kv_bytes_per_element,
     plan_engine,
 )
 from hypertier.planning.store import StorePlan
+from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
@@ -170,7 +170,7 @@ def _plan_role(
                 replicas=sum(each.endpoint.replicas for each in beside),
                 kv_bytes_per_element=kv_bytes_per_element(args),
                 efficiency_ratio=ratio,
-                contexts=_contexts(argument_value(args, "--max-model-len")),
+                contexts=_contexts(option_value(args, "--max-model-len")),
             )
     return EndpointPlan(
         name=endpoint.name,
@@ -197,7 +197,7 @@ def _l2_bytes_per_second(deployment: Deployment, endpoint: InferenceEndpointConf
 
 def _contexts(max_model_len: str | None) -> tuple[int, ...]:
     """The prompt lengths to look at: up to what the engine takes, the shortest at least."""
-    if max_model_len is None or not max_model_len.isdigit():
+    if max_model_len is None or not max_model_len.isdecimal():
         return CONTEXTS
     longest = int(max_model_len[:12])
     return tuple(context for context in CONTEXTS if context <= longest) or CONTEXTS[:1]

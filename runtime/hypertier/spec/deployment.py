@@ -43,6 +43,7 @@ REGISTRY = re.compile(r"[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(/[a-z0-9
 REGISTRY_FORM = "an Amazon ECR registry, ACCOUNT.dkr.ecr.REGION.amazonaws.com, with a path or without"
 SERVING_MODES = ("selfhosted", "operator")
 # Stacks, Helm releases and Kubernetes objects are named after a deployment; each has rules of its own.
+DEFAULT_NAME = "hypertier"
 NAME = re.compile(r"[a-z](-?[a-z0-9]){0,50}")
 NAME_FORM = "a lower-case letter, then lower-case letters, digits and single hyphens, 51 at most"
 SMALLEST_QUOTA_BYTES = 64 * 2**20
@@ -360,7 +361,7 @@ class Deployment:
     """
 
     endpoints: tuple[InferenceEndpointConfig, ...]
-    name: str = "hypertier"
+    name: str = DEFAULT_NAME
     region: str = "us-west-2"
     serving: str = "selfhosted"
     operator: Operator = field(default_factory=Operator)

@@ -147,6 +147,31 @@ def test_a_share_of_gpu_memory_that_cannot_be_is_refused(written: str) -> None:
         plan_deployment(serving("Llama-3.1-8B", "ml.g6e.12xlarge", 1, "--gpu-memory-utilization", written))
 
 
+def test_a_share_of_gpu_memory_below_what_a_gpu_needs_anyway_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--gpu-memory-utilization is '0\.05'; expected more than 0\.07"):
+        plan_deployment(serving("Llama-3.1-8B", "ml.g6e.12xlarge", 1, "--gpu-memory-utilization", "0.05"))
+
+
+def test_an_argument_with_underscores_is_the_one_with_hyphens() -> None:
+    plain = serving("Llama-3.1-8B", "ml.g6e.12xlarge", 1, "--gpu-memory-utilization", "0.5")
+    underscored = serving("Llama-3.1-8B", "ml.g6e.12xlarge", 1, "--gpu_memory_utilization=0.5")
+
+    assert plan_deployment(underscored).endpoints[0].capacity == plan_deployment(plain).endpoints[0].capacity
+
+
+def test_a_length_of_odd_digits_is_no_length() -> None:
+    plan = plan_deployment(serving("Llama-3.1-8B", "ml.g6e.12xlarge", 1, "--max-model-len", "²"))
+
+    assert plan.endpoints[0].capacity.gpu_tokens
+
+
+def test_parts_of_a_gpu_are_refused() -> None:
+    asks = {f'spec.worker.resources.limits."{GPU}"': "500m"}
+
+    with pytest.raises(ConfigError, match="expected whole GPUs"):
+        plan_deployment(serving("Llama-3.1-8B", "ml.g6e.12xlarge", 1, changes=asks))
+
+
 def test_l2_wins_where_its_rate_beats_the_gpus_and_loses_just_below() -> None:
     model = find_model("Llama-3.1-70B")
     assert model is not None

@@ -292,7 +292,7 @@ def _seed_needed_by(subject: Subject) -> str | None:
     ko="--max-model-len 값이 {length} 토큰으로 청크 하나({chunk})보다 작습니다. 아무것도 캐시되지 않습니다",
 )
 def prompt_below_chunk(subject: Subject) -> Iterator[Hit]:
-    found = subject.argument_place("--max-model-len", "--max_model_len")
+    found = subject.argument_place("--max-model-len")
     if found is None or not (subject.has_l1 or subject.has_l2) or not subject.by_operator:
         return
     chunk = _chunk_tokens(subject)

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from hypertier.errors import ConfigError
+from hypertier.spec.arguments import find_option
 from hypertier.spec.deployment import DeploymentFile
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.jumpstart import JumpStartModel
@@ -138,15 +139,9 @@ class Subject:
         result = None
         for field in ("command", "args"):
             where = path("spec.worker", field)
-            words = self.manifest.texts(where)
-            for index, word in enumerate(words):
-                head, equals, tail = word.partition("=")
-                if head not in names:
-                    continue
-                if equals:
-                    result = ((*where, index), tail)
-                elif index + 1 < len(words):
-                    result = ((*where, index + 1), words[index + 1])
+            found = find_option(self.manifest.texts(where), *names)
+            if found is not None:
+                result = ((*where, found[0]), found[1])
         return result
 
     @cached_property

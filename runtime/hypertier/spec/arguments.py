@@ -1,0 +1,38 @@
+"""Options on an engine's command line, found as vLLM's parser finds them.
+
+`--max_model_len 8192`, `--max-model-len=8192` and `--max-model-len 8192` are one option to it, and the last
+one wins (vLLM 0.32, `vllm/utils/argparse_utils.py`, read 2026-12-01).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def option_name(word: str) -> str:
+    """The option that a word begins: `-` for `_`, up to the first dot, behind which are keys of JSON."""
+    name = word.partition("=")[0]
+    if not name.startswith("--"):
+        return name
+    head, dot, keys = name.partition(".")
+    return head.replace("_", "-") + dot + keys
+
+
+def find_option(words: Sequence[str], *names: str) -> tuple[int, str] | None:
+    """Where the value of an option stands and what it is, or None; for `--name=value` it is the tail."""
+    found = None
+    for index, word in enumerate(words):
+        if option_name(word) not in names:
+            continue
+        _, equals, tail = word.partition("=")
+        if equals:
+            found = (index, tail)
+        elif index + 1 < len(words):
+            found = (index + 1, words[index + 1])
+    return found
+
+
+def option_value(words: Sequence[str], *names: str) -> str | None:
+    """The value of an option, or None."""
+    found = find_option(words, *names)
+    return None if found is None else found[1]

@@ -1,0 +1,66 @@
+"""Explain says what answered instead of a router."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from click.testing import CliRunner
+
+from hypertier.cli.explain import command
+from hypertier.errors import ConfigError, ExplainError
+
+
+@pytest.fixture
+def page() -> Iterator[tuple[str, list[bytes]]]:
+    """The URL of a server that answers 200 to everything, with the one body in the list."""
+    bodies: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(bodies[0])))
+            self.end_headers()
+            self.wfile.write(bodies[0])
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", bodies
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        pytest.param(b"<html>", "answered no JSON", id="a-page"),
+        pytest.param(b"[]", "knows no request", id="a-list"),
+        pytest.param(b'{"decisions": []}', "knows no request", id="nothing"),
+    ],
+)
+def test_what_is_no_decision_is_said(page: tuple[str, list[bytes]], body: bytes, problem: str) -> None:
+    url, bodies = page
+    bodies.append(body)
+
+    done = CliRunner().invoke(command, ["--router", url])
+
+    assert isinstance(done.exception, ExplainError)
+    assert problem in str(done.exception)
+
+
+def test_a_router_that_is_gone_is_said() -> None:
+    done = CliRunner().invoke(command, ["--router", "http://127.0.0.1:1"])
+
+    assert isinstance(done.exception, ExplainError)
+
+
+def test_a_router_without_a_host_is_refused() -> None:
+    done = CliRunner().invoke(command, ["--router", "router:9090"])
+
+    assert isinstance(done.exception, ConfigError)
