@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from hypertier.errors import ConfigError
-from hypertier.planning.engine import EnginePlan, argument_value
+from hypertier.planning.engine import EnginePlan
+from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.endpoint.pods import PdSpec
@@ -95,7 +96,7 @@ def side_channel_ports(role: EngineRole) -> range:
         ConfigError: the engine's own port is among them, or no number of ranks.
     """
     endpoint = role.endpoint
-    written = argument_value(endpoint.spec.worker.args or (), "--data-parallel-size", "-dp") or "1"
+    written = option_value(endpoint.spec.worker.args or (), "--data-parallel-size", "-dp") or "1"
     if not re.fullmatch(r"[0-9]{1,3}", written) or not 1 <= int(written) <= MAX_DATA_PARALLEL:
         expected = f"1 to {MAX_DATA_PARALLEL} beside pdSpec"
         raise refuse(endpoint, "spec.worker.args --data-parallel-size", written, expected)

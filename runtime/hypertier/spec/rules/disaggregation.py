@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.catalog.models import find_model
-from hypertier.planning.engine import argument_value
+from hypertier.spec.arguments import option_value
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import UNSET, Hit, hit, rule, suggested
 from hypertier.spec.rules.subject import GPU, Subject, small_whole
@@ -224,7 +224,7 @@ def _arguments(subject: Subject, role: str) -> list[str]:
 
 
 def _argument(subject: Subject, role: str, *names: str) -> str | None:
-    return argument_value(_arguments(subject, role), *names)
+    return option_value(_arguments(subject, role), *names)
 
 
 def _gpus(subject: Subject, role: str) -> int | None:
