@@ -10,23 +10,23 @@ os.environ["CDK_VALIDATION"] = "false"
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
 import pytest
-from fakes_stacks import synthesized
+from fakes_stacks import ROOT, example_folder
 
 import hypertier_cdk.testing.files  # noqa: F401  # before aws_cdk, too
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier_cdk.review.templates import Assembly, read_assembly
 
-ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"
 
 
 @pytest.fixture(scope="session")
 def reference_deployment() -> Deployment:
-    return load_deployment(ROOT / "examples" / "reference" / "deployment.yaml")
+    return load_deployment(REFERENCE)
 
 
 @pytest.fixture(scope="session")
-def reference_folder(reference_deployment: Deployment) -> Path:
-    return synthesized(reference_deployment)
+def reference_folder() -> Path:
+    return example_folder(REFERENCE)
 
 
 @pytest.fixture(scope="session")

@@ -9,20 +9,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from fakes_simulated import simulated_engine
 from fakes_tier import FixedNamespace, RealCluster, RealValkey
 
 from hypertier.cli.cache import command
 from hypertier.errors import ConfigError, HypertierError, shown
-from hypertier.lab.simulated.engine import SimulatedEngine
-from hypertier.lab.simulated.metrics import EngineMetrics
-from hypertier.lab.simulated.server import EngineServer
-from hypertier.lab.simulated.settings import EngineSettings
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.backends.resp_ledger import RespLedger
 from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries
-from hypertier.tier.metrics import Counters
 from hypertier.tier.names import entry_name, ledger_name
 from hypertier.tier.tenants import tenant_tag
 
@@ -265,24 +261,8 @@ def test_what_cannot_work_is_named(url: str, arguments: list[str], message: str)
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    """An engine that takes no time."""
-    settings = EngineSettings(
-        model="m",
-        port=0,
-        kv_cache_bytes=32 * 2**20,
-        l1_bytes=32 * 2**20,
-        prefill_seconds_per_token=0,
-        decode_seconds_per_token=0,
-    )
-    engine = SimulatedEngine(settings, None)
-    server = EngineServer(engine, EngineMetrics(engine, Counters()))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-    engine.close()
+    with simulated_engine() as url:
+        yield url
 
 
 def test_warm_has_each_prompt_computed_once(endpoint: str, tmp_path: Path) -> None:

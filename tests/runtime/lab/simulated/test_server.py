@@ -2,43 +2,23 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fakes_simulated import simulated_engine
 
 from hypertier.errors import LabError
 from hypertier.lab.client import ask, post
 from hypertier.lab.metrics import read_counts
-from hypertier.lab.simulated.engine import SimulatedEngine
-from hypertier.lab.simulated.metrics import EngineMetrics
-from hypertier.lab.simulated.server import EngineServer
-from hypertier.lab.simulated.settings import EngineSettings
-from hypertier.tier.metrics import Counters
 
 LONG = "What is a block? " * 40
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """An engine that takes no time."""
-    settings = EngineSettings(
-        model="m",
-        port=0,
-        kv_cache_bytes=32 * 2**20,
-        l1_bytes=32 * 2**20,
-        prefill_seconds_per_token=0,
-        decode_seconds_per_token=0,
-    )
-    engine = SimulatedEngine(settings, None)
-    server = EngineServer(engine, EngineMetrics(engine, Counters()))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with simulated_engine() as address:
+        yield address
 
 
 def call(url: str, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
