@@ -49,9 +49,9 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> ModelShape:
     """
     text = config.get("text_config")
     fields = _Fields(text if isinstance(text, Mapping) else config)
-    layers = fields.whole("num_hidden_layers")
+    layers = fields.whole("num_hidden_layers", least=1)
     full, windowed, linear = _layer_kinds(fields, layers)
-    embedding = fields.whole("vocab_size") * fields.whole("hidden_size")
+    embedding = fields.whole("vocab_size", least=1) * fields.whole("hidden_size", least=1)
     tied = fields.config.get("tie_word_embeddings") is True
     always, routed, chosen = _feed_forward(fields, layers)
     total = embedding * (1 if tied else 2) + _attention_parameters(fields, full + windowed)
@@ -79,18 +79,16 @@ class _Fields:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
 
-    def whole(self, name: str, default: int | None = None) -> int:
+    def whole(self, name: str, default: int | None = None, least: int = 0) -> int:
         value = self.config.get(name)
         if value is None and default is not None:
             return default
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_FIELD:
-            raise ConfigError(f"config.json: {name}", value, f"a whole number of 0 to {MAX_FIELD}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_FIELD:
+            raise ConfigError(f"config.json: {name}", value, f"a whole number of {least} to {MAX_FIELD}")
         return value
 
     def head_dim(self) -> int:
-        heads = self.whole("num_attention_heads")
-        if heads == 0:
-            raise ConfigError("config.json: num_attention_heads", 0, "1 or more")
+        heads = self.whole("num_attention_heads", least=1)
         return self.whole("head_dim", self.whole("hidden_size") // heads)
 
 

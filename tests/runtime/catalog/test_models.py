@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hypertier.catalog.model_config import load_model_config, shape_from_config
 from hypertier.catalog.models import MODELS, ModelShape, find_model
@@ -204,6 +207,7 @@ def test_a_model_is_found_by_the_names_people_give_it(names: list[str | None], f
         pytest.param({"num_hidden_layers": "32"}, "num_hidden_layers", id="text"),
         pytest.param({"hidden_size": -1}, "hidden_size", id="negative"),
         pytest.param({"num_attention_heads": 0}, "num_attention_heads", id="zero-heads"),
+        pytest.param({"num_hidden_layers": 0}, "num_hidden_layers", id="zero-layers"),
         pytest.param({"vocab_size": None}, "vocab_size", id="missing"),
         pytest.param({"intermediate_size": 10**12}, "intermediate_size", id="absurd"),
     ],
@@ -211,6 +215,16 @@ def test_a_model_is_found_by_the_names_people_give_it(names: list[str | None], f
 def test_a_config_that_cannot_be_is_refused_by_its_field(changes: dict[str, Any], setting: str) -> None:
     with pytest.raises(ConfigError, match=setting):
         shape_from_config({**CONFIGS["llama-3.1-8b"], **changes}, "x")
+
+
+@given(st.fixed_dictionaries({name: st.sampled_from([0, 1, 32]) for name in CONFIGS["llama-3.1-8b"]}))
+def test_a_config_of_odd_numbers_is_refused_or_is_of_a_model_that_computes(config: dict[str, int]) -> None:
+    shape = None
+
+    with suppress(ConfigError):
+        shape = shape_from_config(config, "x")
+
+    assert shape is None or shape.prefill_operations(1) > 0
 
 
 def test_a_config_file_is_named_after_its_folder(tmp_path: Path) -> None:
