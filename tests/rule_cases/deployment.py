@@ -1,0 +1,176 @@
+"""Rules of deployment, each broken once and kept once."""
+
+from __future__ import annotations
+
+from fakes_manifests import REMOVED, changed, deployment
+from rule_cases.case import HF, OPERATOR, REDIS, SELFHOSTED, TIERED, WORKER, Case
+
+from hypertier.spec.rules.rule import DEPLOYMENT
+
+CASES = [
+    Case(
+        "setting",
+        {"serving": "self-hosted"},
+        "serving",
+        {"serving": "operator"},
+        kind=DEPLOYMENT,
+        name="serving",
+    ),
+    Case(
+        "setting",
+        {"cache": {"l2": {"bandwidth": "8"}}},
+        "cache.l2.bandwidth",
+        {"cache": {"l2": {"bandwidth": "8GB/s"}}},
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "setting",
+        {"access": {"secretName": "s", "jwt": {"jwks": "http://a/", "issuer": "a", "audience": "b"}}},
+        "access.jwt.jwks",
+        {"access": {"secretName": "s", "jwt": {"jwks": "https://a/", "issuer": "a", "audience": "b"}}},
+        kind=DEPLOYMENT,
+        name="access",
+    ),
+    Case(
+        "setting",
+        {"access": {"tenants": [{"name": "acme", "weight": 0.0}], "secretName": "s"}},
+        "access.tenants[0].weight",
+        {"access": {"tenants": [{"name": "acme", "weight": 2.5}], "secretName": "s"}},
+        kind=DEPLOYMENT,
+        name="tenant",
+    ),
+    Case(
+        "setting",
+        {"cache": {"l2": {"tenants": [{"name": "acme"}, {"name": "globex", "quota": "1"}]}}},
+        "cache.l2.tenants[1].quota",
+        {"cache": {"l2": {"tenants": [{"name": "acme"}, {"name": "globex", "quota": "64Mi"}]}}},
+        kind=DEPLOYMENT,
+        name="l2-tenant",
+    ),
+    Case(
+        "setting",
+        {"access": {"tenants": [{"name": "acme"}]}},
+        "access.secretName",
+        {"access": {"queue": {"maxInFlightPerReplica": 8}}},
+        kind=DEPLOYMENT,
+        name="access-without-keys",
+    ),
+    Case(
+        "quotas-exceed-store",
+        {"cache": {"l2": {"size": "9Gi", "tenants": [{"name": name, "quota": "5Gi"} for name in "ab"]}}},
+        "cache.l2.tenants",
+        {"cache": {"l2": {"size": "10Gi", "tenants": [{"name": name, "quota": "5Gi"} for name in "ab"]}}},
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "l2-events-unheard",
+        {"spec.intelligentRoutingSpec": {"enabled": True, "routingStrategy": "session"}},
+        "spec.intelligentRoutingSpec.routingStrategy",
+        {"spec.intelligentRoutingSpec": {"enabled": True, "routingStrategy": "kvaware"}},
+        deployment={**SELFHOSTED, "cache": {"l2": {"kvEvents": True}}},
+    ),
+    Case("groups-missing", {"instanceGroups": []}, "instanceGroups", kind=DEPLOYMENT),
+    Case("group-name-twice", {"instanceGroups.1.name": "system"}, "instanceGroups[1].name", kind=DEPLOYMENT),
+    Case(
+        "group-type-unknown",
+        {"instanceGroups.1.instanceType": "ml.g5.13xlarge"},
+        "instanceGroups[1].instanceType",
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "group-type-unknown",
+        {"instanceGroups.1.instanceTypes": ["ml.g5.13xlarge"]},
+        "instanceGroups[1].instanceTypes[0]",
+        {"instanceGroups.1.instanceTypes": ["ml.g5.24xlarge"]},
+        kind=DEPLOYMENT,
+        name="fallback",
+    ),
+    Case(
+        "existing-cluster-untold",
+        {"cluster": {"existing": "prod"}},
+        "cluster.attributes",
+        {"cluster": {"kubernetesVersion": "1.35"}},
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "no-open-group",
+        {"instanceGroups.0.taints": [{"key": "team"}]},
+        "instanceGroups",
+        {"instanceGroups.0.taints": [{"key": "team", "effect": "PreferNoSchedule"}]},
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "fallback-not-named",
+        {"spec.instanceType": "ml.g5.12xlarge"},
+        "spec.instanceType",
+        {"spec.instanceType": REMOVED, "spec.instanceTypes": ["ml.g5.12xlarge", "ml.g5.24xlarge"]},
+        deployment=changed(
+            deployment(), {"serving": "operator", "instanceGroups.1.instanceTypes": ["ml.g5.24xlarge"]}
+        ),
+    ),
+    Case(
+        "release-name",
+        {"name": "7-models"},
+        "name",
+        {"name": "models-7"},
+        kind=DEPLOYMENT,
+        name="digit-first",
+    ),
+    Case("release-name", {"name": "a" * 52}, "name", {"name": "a" * 51}, kind=DEPLOYMENT),
+    Case(
+        "kubernetes-version",
+        {"cluster": {"kubernetesVersion": "1.29"}},
+        "cluster.kubernetesVersion",
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "existing-cluster-addons",
+        {"serving": "operator", "cluster": {"existing": "prod"}},
+        "cluster.existing",
+        {"cluster": {"existing": "prod"}},
+        kind=DEPLOYMENT,
+    ),
+    Case("not-served-here", {"spec.endpointName": "support"}, "spec.endpointName", deployment=SELFHOSTED),
+    Case(
+        "not-served-here",
+        {"spec.worker.resources.claims": ["gpu"]},
+        "spec.worker.resources.claims",
+        {"spec.loadBalancer": {"healthCheckPath": "/health"}},
+        deployment=SELFHOSTED,
+        name="nothing-reads-it",
+    ),
+    Case(
+        "no-group-for-endpoint",
+        {"spec.instanceType": "ml.p5.48xlarge"},
+        "spec.instanceType",
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "tiered-storage-off",
+        {"spec.kvCacheSpec": TIERED},
+        "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",
+        {"spec.kvCacheSpec": REDIS},
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "more-replicas-than-nodes",
+        {"spec.replicas": 4},
+        "spec.replicas",
+        {"spec.replicas": 3},
+        deployment=SELFHOSTED,
+    ),
+    Case("no-room-to-roll", {"spec.replicas": 3}, "spec.replicas", deployment=OPERATOR),
+    Case(
+        "closed-network-model",
+        {"spec.modelSourceConfig": {"modelSourceType": "huggingface", "huggingFaceModel": HF}},
+        "spec.modelSourceConfig.modelSourceType",
+        deployment={**SELFHOSTED, "cluster": {"closedNetwork": True}},
+    ),
+    Case(
+        "closed-network-image",
+        {f"{WORKER}image": "vllm/vllm-openai:v0.32.0"},
+        "spec.worker.image",
+        {f"{WORKER}image": "123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:1"},
+        deployment={**SELFHOSTED, "cluster": {"closedNetwork": True}},
+    ),
+]

@@ -1,0 +1,96 @@
+"""Rules of disaggregation, each broken once and kept once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fakes_manifests import GPU
+from rule_cases.case import SELFHOSTED, Case
+
+ROLE = {"replicas": 1, "resources": {"limits": {GPU: 8}}}
+HALF = {"replicas": 1, "resources": {"limits": {GPU: 4}}}
+PD = {"prefillSpec": ROLE, "decodingSpec": ROLE}
+
+
+def split(prefill: Sequence[str] = (), decode: Sequence[str] = ()) -> dict[str, Any]:
+    """A pdSpec whose engines have these arguments."""
+    return {"prefillSpec": {**ROLE, "args": [*prefill]}, "decodingSpec": {**ROLE, "args": [*decode]}}
+
+
+CASES = [
+    Case(
+        "disaggregation-instance",
+        {"spec.pdSpec": PD},
+        "spec.instanceType",
+        {"spec.pdSpec": PD, "spec.instanceType": "ml.p5.48xlarge"},
+    ),
+    Case(
+        "disaggregation-instance",
+        {"spec.pdSpec": PD, "spec.instanceType": "ml.g5.2xlarge"},
+        "spec.instanceType",
+        {"spec.pdSpec": PD},
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "disaggregation-parallelism",
+        {"spec.pdSpec": split(prefill=["--tensor-parallel-size=6"], decode=["-tp", "4"])},
+        "spec.pdSpec.prefillSpec.args",
+        {"spec.pdSpec": split(prefill=["--tensor-parallel-size=2"], decode=["-tp", "4"])},
+    ),
+    Case(
+        "disaggregation-parallelism",
+        {"spec.pdSpec": split(prefill=["-tp", "16"], decode=["-tp", "8"])},
+        "spec.pdSpec.prefillSpec.args",
+        {"spec.pdSpec": split(prefill=["-tp", "8"], decode=["-tp", "16"])},
+    ),
+    Case(
+        "disaggregation-arguments",
+        {"spec.pdSpec": split(decode=["--kv-cache-dtype", "fp8"])},
+        "spec.pdSpec.decodingSpec.args",
+        {"spec.pdSpec": split(prefill=["--kv-cache-dtype=fp8"], decode=["--kv-cache-dtype", "fp8"])},
+    ),
+    Case(
+        "disaggregation-nodes",
+        {"spec.pdSpec": {"prefillSpec": {**ROLE, "replicas": 3}, "decodingSpec": ROLE}},
+        "spec.pdSpec",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "replicas": 2}}},
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "disaggregation-scaling",
+        {"spec.pdSpec": PD, "spec.autoScalingSpec": {"maxReplicaCount": 2}},
+        "spec.autoScalingSpec",
+        {"spec.pdSpec": {**PD, "autoScalingSpec": {"decodingAutoScaling": {"maxReplicaCount": 2}}}},
+    ),
+    Case(
+        "disaggregation-hook",
+        {"spec.pdSpec": PD},
+        "spec.pdSpec",
+        deployment={**SELFHOSTED, "scaling": {"min": 1, "max": 2}},
+    ),
+    Case(
+        "disaggregation-zone",
+        {"spec.pdSpec": {**PD, "topologySpec": {"sameAZ": False}}},
+        "spec.pdSpec.topologySpec.sameAZ",
+        {"spec.pdSpec": PD},
+    ),
+    Case(
+        "disaggregation-model",
+        {"spec.pdSpec": PD},
+        "spec.pdSpec",
+        {"spec.pdSpec": PD, "spec.modelName": "Llama-3.1-70B"},
+    ),
+    Case(
+        "disaggregation-resources",
+        {"spec.pdSpec": {**PD, "prefillSpec": {"replicas": 1}}},
+        "spec.pdSpec.prefillSpec.resources",
+        {"spec.pdSpec": PD},
+    ),
+    Case(
+        "disaggregation-threshold",
+        {"spec.pdSpec": {**PD, "routingThreshold": 512}},
+        "spec.pdSpec.routingThreshold",
+        {"spec.pdSpec": PD},
+    ),
+]

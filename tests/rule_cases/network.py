@@ -1,0 +1,37 @@
+"""Rules of network, each broken once and kept once."""
+
+from __future__ import annotations
+
+from rule_cases.case import SELFHOSTED, WORKER, Case
+
+CERTIFICATE = {"acmArn": "arn:aws:acm:eu-west-1:123456789012:certificate/abc", "domainName": "models.example"}
+
+CASES = [
+    Case(
+        "dns-needs-certificate",
+        {"spec.dnsConfig": {"hostedZoneId": "Z123"}},
+        "spec.tlsConfig.customCertificateConfig",
+        {
+            "spec.dnsConfig": {"hostedZoneId": "Z123"},
+            "spec.tlsConfig": {"customCertificateConfig": CERTIFICATE},
+        },
+    ),
+    Case(
+        "certificate-region",
+        {"spec.tlsConfig": {"customCertificateConfig": CERTIFICATE}},
+        "spec.tlsConfig.customCertificateConfig.acmArn",
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "certificate-bucket",
+        {"spec.tlsConfig": {"tlsCertificateOutputS3Uri": "s3://certificates-of-ours"}},
+        "spec.tlsConfig.tlsCertificateOutputS3Uri",
+        {"spec.tlsConfig": {"tlsCertificateOutputS3Uri": "s3://hyperpod-tls-ours/x"}},
+    ),
+    Case(
+        "idle-timeout",
+        {"spec.modelName": "Llama-3.1-405B", f"{WORKER}args": ["--max-model-len=131072"]},
+        "spec.loadBalancer.idleTimeoutSeconds",
+        {"spec.modelName": "Llama-3.1-8B", f"{WORKER}args": ["--max-model-len=8192"]},
+    ),
+]

@@ -1,0 +1,101 @@
+"""Rules of scaling, each broken once and kept once."""
+
+from __future__ import annotations
+
+from fakes_manifests import REMOVED
+from rule_cases.case import PROMETHEUS, SCALED, Case
+
+CLOUDWATCH = {
+    "namespace": "AWS/SageMaker",
+    "metricName": "Invocations",
+    "dimensions": [{"name": "EndpointName", "value": "llama-8b"}],
+    "metricCollectionPeriod": 60,
+    "metricCollectionStartTime": 300,
+    "targetValue": 10,
+}
+CW_SCALED = {"minReplicaCount": 1, "maxReplicaCount": 3, "cloudWatchTrigger": CLOUDWATCH}
+
+CASES = [
+    Case(
+        "prometheus-address",
+        {
+            "spec.autoScalingSpec": {
+                **SCALED,
+                "prometheusTrigger": {**PROMETHEUS, "serverAddress": "http://prometheus:9090"},
+            }
+        },
+        "spec.autoScalingSpec.prometheusTrigger.serverAddress",
+        {"spec.autoScalingSpec": SCALED},
+    ),
+    Case(
+        "cloudwatch-endpoint-name",
+        {"spec.autoScalingSpec": CW_SCALED, "spec.endpointName": "mine"},
+        "spec.autoScalingSpec.cloudWatchTrigger.dimensions[0].value",
+        {"spec.autoScalingSpec": CW_SCALED, "spec.endpointName": "llama-8b"},
+    ),
+    Case(
+        "cloudwatch-period",
+        {
+            "spec.autoScalingSpec": {
+                **CW_SCALED,
+                "cloudWatchTrigger": {**CLOUDWATCH, "metricCollectionPeriod": 45},
+            }
+        },
+        "spec.autoScalingSpec.cloudWatchTrigger.metricCollectionPeriod",
+        {"spec.autoScalingSpec": CW_SCALED},
+    ),
+    Case(
+        "cloudwatch-resolution",
+        {
+            "spec.autoScalingSpec": {
+                **CW_SCALED,
+                "cloudWatchTrigger": {**CLOUDWATCH, "metricCollectionPeriod": 10},
+            }
+        },
+        "spec.autoScalingSpec.cloudWatchTrigger.metricCollectionPeriod",
+        {"spec.autoScalingSpec": CW_SCALED},
+    ),
+    Case(
+        "replicas-and-autoscaling",
+        {"spec.autoScalingSpec": SCALED},
+        "spec.replicas",
+        {"spec.autoScalingSpec": SCALED, "spec.replicas": REMOVED},
+    ),
+    Case("initial-replica-count", {"spec.InitialReplicaCount": 2}, "spec.InitialReplicaCount"),
+    Case(
+        "trigger-and-list",
+        {"spec.autoScalingSpec": {**SCALED, "prometheusTriggerList": [PROMETHEUS]}},
+        "spec.autoScalingSpec.prometheusTrigger",
+        {"spec.autoScalingSpec": SCALED},
+    ),
+    Case(
+        "no-trigger",
+        {"spec.autoScalingSpec": {"minReplicaCount": 1}},
+        "spec.autoScalingSpec",
+        {"spec.autoScalingSpec": SCALED},
+    ),
+    Case(
+        "replica-bounds",
+        {"spec.autoScalingSpec": {**SCALED, "minReplicaCount": 4}},
+        "spec.autoScalingSpec.maxReplicaCount",
+        {"spec.autoScalingSpec": SCALED},
+    ),
+    Case(
+        "two-scalers",
+        {"spec.autoScalingSpec": SCALED},
+        "spec.autoScalingSpec",
+        siblings=(
+            {
+                "kind": "ScaledObject",
+                "metadata": {"name": "mine", "namespace": "inference"},
+                "spec": {"scaleTargetRef": {"name": "llama-8b"}},
+            },
+        ),
+    ),
+    Case(
+        "wake-from-zero",
+        {"spec.autoScalingSpec": {**SCALED, "minReplicaCount": 0}},
+        "spec.autoScalingSpec.prometheusTrigger.query",
+        {"spec.autoScalingSpec": {**CW_SCALED, "minReplicaCount": 0}},
+    ),
+]
