@@ -1,6 +1,6 @@
 """The load generator: keeps a number of requests in flight, on one connection each, until all are answered.
 
-Usage: load.py PORT BODY_BYTES CONCURRENCY NUM_REQUESTS json|sse|paced [SEED]. Prints one JSON object.
+Usage: load.py PORT BODY_BYTES CONCURRENCY NUM_REQUESTS json|sse|paced [SEED [tls]]. Prints one JSON object.
 Of a body, SYSTEM_SHARE is a system prompt that all share; the rest is a conversation, in NEW_SHARE of the
 requests a new one. So a prefix index finds about 62 % of the bytes, as in public traces of conversations, and
 has to learn the others.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import ssl
 import sys
 import time
 from typing import cast
@@ -130,13 +131,16 @@ class Run:
             self.done.set()
 
 
-async def main(port: int, body_bytes: int, concurrency: int, num_requests: int, mode: str, seed: int) -> None:
+async def main(
+    port: int, body_bytes: int, concurrency: int, num_requests: int, mode: str, seed: int, tls: bool
+) -> None:
     """Run and print."""
     run = Run(Bodies(body_bytes, mode, seed), num_requests, concurrency)
     loop = asyncio.get_running_loop()
+    context = ssl._create_unverified_context() if tls else None  # what a client checks is not measured
     begun = time.perf_counter()
     for _ in range(concurrency):
-        await loop.create_connection(lambda: Client(run), "127.0.0.1", port)
+        await loop.create_connection(lambda: Client(run), "127.0.0.1", port, ssl=context)
     await run.done.wait()
     elapsed = time.perf_counter() - begun
     run.seconds.sort()
@@ -157,4 +161,4 @@ async def main(port: int, body_bytes: int, concurrency: int, num_requests: int, 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     seed = int(arguments[5]) if len(arguments) > 5 else 1
-    uvloop.run(main(*(int(argument) for argument in arguments[:4]), arguments[4], seed))
+    uvloop.run(main(*(int(argument) for argument in arguments[:4]), arguments[4], seed, "tls" in arguments))

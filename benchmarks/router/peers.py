@@ -30,11 +30,15 @@ http {{
 
 @dataclass(frozen=True)
 class Peer:
-    """One router; `command(port, engine_urls, folder)` starts it. A slow one gets a `share` of requests."""
+    """One router; `command(port, engine_urls, folder)` starts it. A slow one gets a `share` of requests.
+
+    With `tls` it is spoken to by TLS.
+    """
 
     name: str
     command: Callable[[int, Sequence[str], Path], Sequence[str]]
     share: float = 1.0
+    tls: bool = False
 
 
 def nginx(port: int, engines: Sequence[str], folder: Path) -> Sequence[str]:

@@ -103,7 +103,7 @@ def router(peer: Peer, engine_urls: list[str]) -> Iterator[tuple[int, int]]:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + START_SECONDS
-            while not answers(port):
+            while not answers(port, peer.tls):
                 if process.poll() is not None or time.monotonic() > deadline:
                     log.seek(0)
                     sys.exit(f"{peer.name} did not start: {log.read()[-2000:]}")
@@ -118,18 +118,21 @@ def router(peer: Peer, engine_urls: list[str]) -> Iterator[tuple[int, int]]:
                 process.wait()
 
 
-def answers(port: int) -> bool:
+def answers(port: int, tls: bool = False) -> bool:
     """One small chat comes back with 200."""
     try:
-        load(port, 1024, 1, 1, "json")
+        load(port, 1024, 1, 1, "json", tls)
     except subprocess.CalledProcessError:
         return False
     return True
 
 
-def load(port: int, body_bytes: int, concurrency: int, num_requests: int, mode: str) -> dict[str, float]:
+def load(
+    port: int, body_bytes: int, concurrency: int, num_requests: int, mode: str, tls: bool = False
+) -> dict[str, float]:
     """One run of the load generator."""
     arguments = [str(port), str(body_bytes), str(concurrency), str(num_requests), mode, str(next(SEEDS))]
+    arguments += ["tls"] if tls else []
     command = [*pin(1), sys.executable, str(HERE / "load.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LOAD_SECONDS)
     found: dict[str, float] = json.loads(done.stdout)
@@ -149,14 +152,16 @@ def measure(
         for case in cases:
             body_bytes, concurrency, num_requests, mode = CASES[case]
             num_requests = int(num_requests * peer.share)
-            load(port, body_bytes, concurrency, max(64, num_requests // 10), mode)  # connections, caches
+            load(
+                port, body_bytes, concurrency, max(64, num_requests // 10), mode, peer.tls
+            )  # connections, caches
             before = cpu_seconds(pid)
-            got = load(port, body_bytes, concurrency, num_requests, mode)
+            got = load(port, body_bytes, concurrency, num_requests, mode, peer.tls)
             keep(f"cpu_ms.{case}", (cpu_seconds(pid) - before) * 1000 / num_requests)
             keep(f"rps.{case}", got["requests_per_second"], high=True)
             if case in LATENCY_REQUESTS:
                 num_requests = int(LATENCY_REQUESTS[case] * peer.share)
-                keep(f"p50_us.{case}", load(port, body_bytes, 1, num_requests, mode)["p50_us"])
+                keep(f"p50_us.{case}", load(port, body_bytes, 1, num_requests, mode, peer.tls)["p50_us"])
         keep("rss_mib", rss_mib(pid), high=True)
 
 
