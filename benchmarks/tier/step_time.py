@@ -111,7 +111,7 @@ class Neighbour(Quiet):
 
     def __init__(self, url: str, *ca_file: str) -> None:
         command = [sys.executable, str(Path(__file__).with_name("neighbour.py")), url]
-        command += [str(CHUNK_BYTES), str(BYTES_PER_SECOND), *ca_file]
+        command += [str(CHUNK_BYTES), str(NUM_SLOTS), str(BYTES_PER_SECOND), *ca_file]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._is_on = False
 

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from support import HERE, Setting, on_other_cpus, valkey
 
+from hypertier.lab.model import ModelShape, build_model
+
+LARGE = ModelShape(num_layers=20)  # whose steps take some 20 ms here, as a 70B model's on GPUs
 COLUMNS = {
     "clock_ratio": "by the clock",
     "clock_ratio_without_shortage": "without waiting for a CPU",
@@ -22,13 +25,21 @@ COLUMNS = {
 
 
 def measure(setting: Setting) -> dict[str, float]:
+    """Print a table for short steps and one for steps as long as a large model's; return the ratios of both."""
+    with tempfile.TemporaryDirectory() as directory:
+        large = build_model(Path(directory) / "model", shape=LARGE)
+        found = table(setting, setting.model)
+        return found | {f"large_{name}": value for name, value in table(setting, large).items()}
+
+
+def table(setting: Setting, model: Path) -> dict[str, float]:
     """Print a table, and return the ratios of plain and TLS traffic."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as servers:
         with on_other_cpus():
             port = servers.enter_context(valkey())
             tls_port = servers.enter_context(tls(port, Path(directory)))
         urls = [f"redis://127.0.0.1:{port}", f"rediss://localhost:{tls_port}", f"{directory}/ca.pem"]
-        printed = setting.run("step_time.py", [str(setting.model), str(setting.rounds), *urls])
+        printed = setting.run("step_time.py", [str(model), str(setting.rounds), *urls])
     arms = json.loads(printed.splitlines()[-1])
     print(f"step time, {arms['process']['quiet_ms']:.2f} ms when nothing is loaded")
     print("| traffic by | " + " | ".join(COLUMNS.values()) + " |")

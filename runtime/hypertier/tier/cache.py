@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hypertier.tier.gate import Gate
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.metrics import Counters
-from hypertier.tier.mover import Mover, Slot
+from hypertier.tier.mover import Mover, News, Slot
 from hypertier.tier.transfers import FinishedJob
 from hypertier.tier.upkeep import Upkeep
 
@@ -167,6 +167,15 @@ class L2Cache:
     def _note_news(self) -> None:
         self._has_news = False
         news = self._mover.take_news()
+        if news is not None:
+            self._take_in(news)
+        if self._upkeep is not None and self._upkeep.has_gone:
+            gone = tuple(self._upkeep.take_gone())
+            for key in gone:
+                self._verdicts.resolve(key, False)
+            self._announce(gone, is_removal=True)
+
+    def _take_in(self, news: News) -> None:
         for key, found in news.answers:
             self._verdicts.resolve(key, found)
             if key == self._stored and not found:
@@ -183,16 +192,12 @@ class L2Cache:
                 self._gate.observe_load(1, job.seconds, num_useful=0)
             elif job.moved and not job.is_load:
                 self._stored = job.moved[-1]
-            self._counters.add("loads_given_up", job.is_given_up)
+            if job.is_given_up:
+                self._counters.add("loads_given_up")
             for key in job.failed if job.is_load else job.moved:
                 self._verdicts.resolve(key, not job.is_load)
             self._follow_up(job)
         self._finished += news.finished
-        if self._upkeep is not None:
-            gone = tuple(self._upkeep.take_gone())
-            for key in gone:
-                self._verdicts.resolve(key, False)
-            self._announce(gone, is_removal=True)
 
     def _follow_up(self, job: FinishedJob) -> None:
         if self._upkeep is not None:

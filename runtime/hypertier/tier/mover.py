@@ -40,24 +40,6 @@ def merge(into: News, news: News) -> None:
     into.sample_seconds += news.sample_seconds
 
 
-@dataclass(frozen=True)
-class Report:
-    """What another process tells: news, what was counted since the last report, whether L2 is asked."""
-
-    news: News
-    counts: dict[str, int]
-    is_up: bool
-    retry_at: float  # by `time.monotonic`, which processes of one machine share
-
-
-@dataclass(frozen=True)
-class Change:
-    """L2 stopped answering, with the error's kind and words, or answers again."""
-
-    what: str
-    error: tuple[str, str] | None
-
-
 class Mover(Protocol):
     """Works for `L2Cache`, which never waits for it but in `drain` and `close`. Raises nothing."""
 
@@ -89,8 +71,8 @@ class Mover(Protocol):
         """Write chunks from their slots."""
         ...
 
-    def take_news(self) -> News:
-        """Return what was done since the last call."""
+    def take_news(self) -> News | None:
+        """Return what was done since the last call; None is nothing."""
         ...
 
     def drain(self) -> None:

@@ -1,16 +1,20 @@
-"""The mover process: `python -P -m hypertier.tier.mover_main SOCKET L1 PID [ENGINE]`: descriptors that the
-engine opened, its number, and a descriptor of itself.
+"""The mover process: `python -P -m hypertier.tier.mover_main SOCKET L1 TALLY PID [ENGINE]`: descriptors that
+the engine opened, its number, and a descriptor of itself.
 
 It has the interpreter's lock to itself, so neither TLS nor checksums hold up the engine's scheduler. It ends
 with the engine, or when told to. It reads commands, `(method, arguments)` of `ThreadMover`, after the first,
-`(plan, offset, num_bytes)`, and `("root", hash_root)`, which vLLM does not know before it serves. It sends
-`Report` and `Change`.
+`(pickled plan, offset, num_bytes)`, and `("root", hash_root)`, which vLLM does not know before it serves. It
+sends, and counts in TALLY,
+
+    ("report", the fields of `News`, what was counted since the last report, is_up, retry_at)
+    ("change", what, (kind of error, its words))   L2 stopped answering; None for the error: it answers again
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import select
 import signal
 import socket
@@ -21,11 +25,12 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from hypertier.errors import TierUnavailableError
-from hypertier.tier.frames import frame, read_message
+from hypertier.tier.frames import Tally, frame, read_message
 from hypertier.tier.mapping import map_shared
 from hypertier.tier.metrics import Counters
-from hypertier.tier.mover import Change, Report, ThreadMover
-from hypertier.tier.mover_plan import build_mover
+from hypertier.tier.mover import ThreadMover
+from hypertier.tier.mover_plan import MoverPlan, build_mover
+from hypertier.tier.transfers import Patience
 
 LONGEST_SILENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.5
@@ -45,15 +50,16 @@ class Root:
 class Reporter:
     """Sends what there is to tell, from a thread of its own: a slow reader holds nothing else up."""
 
-    def __init__(self, send: Callable[[bytes], None]) -> None:
+    def __init__(self, send: Callable[[bytes], None], tally: Tally) -> None:
         self._send = send
+        self._tally = tally
         self._lock = threading.Lock()
         self._something = threading.Event()
         self.note_news = self._something.set
 
     def note_change(self, what: str, error: Exception | None) -> None:
         """Tell at once."""
-        self._tell(Change(what, None if error is None else (type(error).__name__, str(error))))
+        self._tell("change", what, None if error is None else (type(error).__name__, str(error)))
 
     def run(self, mover: ThreadMover, counters: Counters) -> None:
         """Report whenever there is news, and from time to time that there is none."""
@@ -61,24 +67,27 @@ class Reporter:
             self._something.wait(LONGEST_SILENCE_SECONDS)
             self._something.clear()
             news = mover.take_news()
-            self._tell(Report(news, counters.take(), mover.is_up, mover.retry_at))
+            finished = [tuple(job) for job in news.finished]
+            told = (news.answers, finished, news.lookup_seconds, news.sample_seconds)
+            self._tell("report", told, counters.take(), mover.is_up, mover.retry_at)
 
-    def _tell(self, message: Report | Change) -> None:
+    def _tell(self, *message: object) -> None:
         with self._lock:
             try:
                 self._send(frame(message))
             except OSError:
                 os._exit(0)  # the engine is gone
+            self._tally.count_up()
 
 
 def main() -> None:
     """Work until the engine closes its end."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # meant for the engine, which decides when this ends
-    threading.Thread(target=end_with, args=tuple(map(int, sys.argv[3:])), daemon=True).start()
+    threading.Thread(target=end_with, args=tuple(map(int, sys.argv[4:])), daemon=True).start()
     end = socket.socket(fileno=int(sys.argv[1]))
     with contextlib.suppress(EOFError):
-        serve(end, int(sys.argv[2]))
+        serve(end, int(sys.argv[2]), Tally(int(sys.argv[3])))
     os._exit(0)  # threads may be waiting for L2: nobody waits for them
 
 
@@ -95,19 +104,22 @@ def end_with(pid: int, engine: int | None = None) -> None:
     os._exit(0)
 
 
-def serve(end: socket.socket, l1: int) -> None:
+def serve(end: socket.socket, l1: int, tally: Tally) -> None:
     """Do what is asked, until there is nobody who asks."""
     stream: BinaryIO = end.makefile("rb")
-    plan, offset, num_bytes = read_message(stream)
+    pickled, offset, num_bytes = read_message(stream)
+    plan: MoverPlan = pickle.loads(pickled)
     view = map_shared(l1, offset, num_bytes)
     os.close(l1)
-    root, counters, reporter = Root(), Counters(), Reporter(end.sendall)
+    root, counters, reporter = Root(), Counters(), Reporter(end.sendall, tally)
     mover = build_mover(plan, view, root, counters, reporter.note_change, reporter.note_news)
     threading.Thread(target=reporter.run, args=(mover, counters), daemon=True).start()
     commands: dict[str, Callable[..., None]] = {
         "probe": mover.probe,
         "sample": mover.sample,
-        "load": mover.load,
+        "load": lambda number, keys, slots, patience: mover.load(
+            number, keys, slots, None if patience is None else Patience(*patience)
+        ),
         "store": mover.store,
     }
     while True:

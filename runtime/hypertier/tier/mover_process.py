@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
+import pickle
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hypertier.errors import TierUnavailableError
 from hypertier.tier.circuit import Circuit
-from hypertier.tier.frames import Pipe
+from hypertier.tier.frames import Pipe, Tally
 from hypertier.tier.metrics import Counters
-from hypertier.tier.mover import Change, News, Report, merge
+from hypertier.tier.mover import News, merge
 from hypertier.tier.mover_plan import MoverPlan
 from hypertier.tier.transfers import FinishedJob, Patience
 
 DRAIN_SECONDS = 60.0  # the process ends each job by its time limits; one that does not is ended itself
 LOOK_SECONDS = 0.2
+LOOK_CALLS = 32  # of `take_news`: then the socket is looked at in any case, for the process may have ended
 STEADY_SECONDS = 10.0  # one that lives so long has not died of what the one before it died of
 SILENCE_SECONDS = 60.0  # much longer than a process is silent that does not hang, and its jobs with it
 
@@ -66,12 +70,16 @@ class ProcessMover:
         self._starts = Circuit(clock)  # closed once the process has worked for a while
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
+        self._tally: Tally | None = None
+        self._num_read = 0  # of what the process has counted
+        self._num_calls = 0  # of `take_news`, since the socket was looked at
         self._is_rooted = False
         self._is_up = True
         self._retry_at = math.inf
         self._started_at = self._heard_at = -math.inf
         self._jobs: dict[int, _Job] = {}
         self._news = News()
+        self._has_news = False
         self._start()
 
     @property
@@ -106,41 +114,40 @@ class ProcessMover:
     ) -> None:
         """Fetch chunks straight into their slots."""
         self._jobs[job_id] = _Job(tuple(keys), True, self._clock())
-        self._send("load", job_id, list(keys), list(slots), patience)
+        self._send("load", job_id, list(keys), list(slots), None if patience is None else tuple(patience))
 
     def store(self, job_id: int, keys: Sequence[bytes], slots: Sequence[int]) -> None:
         """Write chunks from their slots."""
         if not keys:
             self._news.finished.append(FinishedJob(job_id, False, (), (), 0, 0.0))
+            self._has_news = True
             return
         self._jobs[job_id] = _Job(tuple(keys), False, self._clock())
         self._send("store", job_id, list(keys), list(slots))
 
-    def take_news(self) -> News:
-        """Return what the process has told since the last call."""
-        if self._pipe is not None:
-            try:
-                for message in self._pipe.take():
-                    self._heard_at = self._clock()
-                    self._note(message)
-            except ConnectionError as error:
-                self._give_up(error)
-            else:
-                if self._clock() - self._heard_at > SILENCE_SECONDS:
-                    self._give_up(TimeoutError(f"no word of it for {SILENCE_SECONDS:g} s"))
-        news, self._news = self._news, News()
+    def take_news(self) -> News | None:
+        """Return what the process has told since the last call. Mostly nothing, which is to cost next to
+        nothing: this is called several times in each step.
+        """
+        if self._tally is not None:
+            self._num_calls += 1
+            num_told = self._tally.value
+            if num_told != self._num_read or self._num_calls >= LOOK_CALLS:
+                self._num_read, self._num_calls = num_told, 0
+                self._read()
+        if not self._has_news:
+            return None
+        news, self._news, self._has_news = self._news, News(), False
         return news
 
     def drain(self) -> None:
         """Wait until no job touches a slot any more: until the process has told so, or is gone."""
-        kept, deadline = self.take_news(), self._clock() + DRAIN_SECONDS
+        deadline = self._clock() + DRAIN_SECONDS
         while self._jobs and self._pipe is not None:
             self._pipe.wait(LOOK_SECONDS)
-            merge(kept, self.take_news())
+            self._read()
             if self._jobs and self._pipe is not None and self._clock() > deadline:
                 self._give_up(TimeoutError(f"no end of its jobs within {DRAIN_SECONDS:g} s"))
-        merge(kept, self._news)
-        self._news = kept
 
     def close(self, timeout_seconds: float) -> bool:
         """End the process: it touches no slot any more. What it was at is left undone."""
@@ -151,17 +158,31 @@ class ProcessMover:
             self._l1 = -1
         return True
 
+    def _read(self) -> None:
+        if self._pipe is None:
+            return
+        try:
+            for message in self._pipe.take():
+                self._heard_at = self._clock()
+                self._note(message)
+        except ConnectionError as error:
+            self._give_up(error)
+        else:
+            if self._clock() - self._heard_at > SILENCE_SECONDS:
+                self._give_up(TimeoutError(f"no word of it for {SILENCE_SECONDS:g} s"))
+
     def _start(self) -> None:
         try:
-            self._process, ours = spawn(self._l1)
+            self._process, ours, self._tally = spawn(self._l1)
         except OSError as error:
             self._lose(error)
             return
+        self._num_read = self._num_calls = 0
         self._pipe = Pipe(ours)
         self._started_at = self._heard_at = self._clock()
         self._is_rooted = False
         self._retry_at = math.inf
-        self._send_on((self._plan, *self._range))
+        self._send_on((pickle.dumps(self._plan), *self._range))
 
     def _send(self, *command: object) -> None:
         if self._process is None and self._l1 >= 0 and self._starts.admits():
@@ -189,20 +210,23 @@ class ProcessMover:
         except ConnectionError as error:
             self._give_up(error)
 
-    def _note(self, message: Report | Change) -> None:
+    def _note(self, message: tuple[Any, ...]) -> None:
+        """Take in a message, as `mover_main` describes it."""
         is_steady = self._clock() - self._started_at >= STEADY_SECONDS
-        if is_steady and self._starts.succeeded():
+        if is_steady and not self._starts.is_closed and self._starts.succeeded():
             self._on_change("transfer", None)
-        if isinstance(message, Change):
-            error = None if message.error is None else TierUnavailableError(": ".join(message.error))
-            self._on_change(message.what, error)
+        if message[0] == "change":
+            _, what, error = message
+            self._on_change(what, None if error is None else TierUnavailableError(": ".join(error)))
             return
-        for name, amount in message.counts.items():
+        _, (answers, finished, lookup_seconds, sample_seconds), counts, self._is_up, self._retry_at = message
+        for name, amount in counts.items():
             self._counters.add(name, amount)
-        for job in message.news.finished:
+        jobs = [FinishedJob(*job) for job in finished]
+        for job in jobs:
             self._jobs.pop(job.job_id, None)
-        self._is_up, self._retry_at = message.is_up, message.retry_at
-        merge(self._news, message.news)
+        self._has_news = True
+        merge(self._news, News(answers, jobs, lookup_seconds, sample_seconds))
 
     def _give_up(self, error: Exception | None, timeout_seconds: float = 0.0) -> None:
         """End the process, whatever it does, and let fail what it was at."""
@@ -210,7 +234,7 @@ class ProcessMover:
             self._pipe.close()
         if self._process is not None:
             end(self._process, timeout_seconds)
-        self._process = self._pipe = None
+        self._process = self._pipe = self._tally = None
         if error is not None:
             self._lose(error)
         self._fail_open()
@@ -225,11 +249,12 @@ class ProcessMover:
         for job_id, job in self._jobs.items():
             seconds = self._clock() - job.started_at
             self._news.finished.append(FinishedJob(job_id, job.is_load, (), job.keys, 0, seconds))
+            self._has_news = True
         self._jobs.clear()
 
 
-def spawn(l1: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the process; returns it with our end of the socket pair.
+def spawn(l1: int) -> tuple[subprocess.Popen[bytes], socket.socket, Tally]:
+    """Start the process; returns it with our end of the socket pair, and the count of what it has told.
 
     It is given a descriptor of this process, too: our end alone would not tell of our death while a fork of
     this process has it open.
@@ -238,25 +263,25 @@ def spawn(l1: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
         OSError: there is no descriptor, process or memory left.
     """
     with contextlib.ExitStack() as theirs:
+        page = os.memfd_create("hypertier-tally")
+        theirs.callback(os.close, page)
+        os.ftruncate(page, mmap.PAGESIZE)
+        tally = Tally(page)
         ours, end = socket.socketpair()
         theirs.enter_context(end)
-        given = [end.fileno(), l1]
+        given = [end.fileno(), l1, page]
+        numbers = [*given, os.getpid()]
         with contextlib.suppress(OSError):  # before Linux 5.3, or not allowed
             given.append(os.pidfd_open(os.getpid()))
+            numbers.append(given[-1])
             theirs.callback(os.close, given[-1])
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "hypertier.tier.mover_main",
-            *map(str, [*given[:2], os.getpid(), *given[2:]]),
-        ]
+        command = [sys.executable, "-P", "-m", "hypertier.tier.mover_main", *map(str, numbers)]
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=given)
         except OSError:
             ours.close()
             raise
-    return process, ours
+    return process, ours, tally
 
 
 def end(process: subprocess.Popen[bytes], timeout_seconds: float) -> None:

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,7 @@ class Task:
     run: Callable[[float], bool]
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(NamedTuple):
     """How long a load may take: `first_seconds`, and as much for each chunk that has arrived as computing one
     takes. A load that is given up then has cost no more than `first_seconds` over computing all of it.
     """
@@ -36,8 +36,7 @@ class Patience:
         return first + num_arrived * self.seconds_per_chunk - seconds_passed
 
 
-@dataclass(frozen=True)
-class FinishedJob:
+class FinishedJob(NamedTuple):
     """A job none of whose tasks runs any more."""
 
     job_id: int

@@ -101,6 +101,11 @@ class Upkeep:
         """Chunks are in use, each in front of the next; `keys` is gone through later, by another thread."""
         self._notes.put((False, keys))
 
+    @property
+    def has_gone(self) -> bool:
+        """Whether chunks were removed since `take_gone`."""
+        return bool(self._gone)
+
     def take_gone(self) -> list[bytes]:
         """Return the chunks that were removed since the last call."""
         with self._lock:

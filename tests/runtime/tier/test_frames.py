@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import socket
+import tempfile
 from collections.abc import Iterator
 
 import pytest
 
-from hypertier.tier.frames import LARGEST_BACKLOG_BYTES, Pipe, frame, read_message
+from hypertier.tier.frames import LARGEST_BACKLOG_BYTES, Pipe, Tally, frame, read_message
 
 
 @pytest.fixture
@@ -78,3 +81,17 @@ def test_the_waiting_end_reads_until_the_other_is_gone(ends: tuple[socket.socket
             read_message(stream)
 
     assert messages == ["a", None]
+
+
+def test_what_one_process_counts_up_another_sees() -> None:
+    with tempfile.TemporaryFile() as page:
+        page.truncate(mmap.PAGESIZE)
+        seen, counted = Tally(page.fileno()), Tally(page.fileno())
+        pid = os.fork()
+        if pid == 0:
+            counted.count_up()
+            counted.count_up()
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+    assert seen.value == 2

@@ -19,6 +19,7 @@ from fakes_tier import FakeClock, RealValkey, eventually
 from hypertier.errors import TierUnavailableError
 from hypertier.tier import mover_main
 from hypertier.tier.cache import L2Cache
+from hypertier.tier.frames import Tally
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import Counters
@@ -248,6 +249,14 @@ class EnoughError(Exception):
     """Ends a reporter, which does not end by itself."""
 
 
+def tally() -> Tally:
+    page = os.memfd_create("tally")
+    os.ftruncate(page, mmap.PAGESIZE)
+    made = Tally(page)
+    os.close(page)
+    return made
+
+
 def test_a_process_with_nothing_to_do_tells_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mover_main, "LONGEST_SILENCE_SECONDS", 0.0)
     told: list[bytes] = []
@@ -258,7 +267,7 @@ def test_a_process_with_nothing_to_do_tells_that_it_lives(monkeypatch: pytest.Mo
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        mover_main.Reporter(send).run(cast("ThreadMover", Idle()), Counters())
+        mover_main.Reporter(send, tally()).run(cast("ThreadMover", Idle()), Counters())
 
     assert len(told) == 2
 
@@ -307,7 +316,7 @@ if sys.argv[1] == "no pidfd":
         raise OSError
     os.pidfd_open = refuse
 with tempfile.TemporaryFile() as l1:
-    process, ours = mover_process.spawn(l1.fileno())
+    process, ours, _ = mover_process.spawn(l1.fileno())
 fork = os.fork()
 if fork:
     print(process.pid, fork, flush=True)
