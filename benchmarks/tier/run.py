@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--megabytes", type=int, default=50, help="moved per round, client and operation")
+    parser.add_argument("--faults", default="", help="of the part faults: these alone, such as killed,slow")
     options = parser.parse_args()
     result: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as directory:
@@ -40,6 +41,7 @@ def main() -> None:
             build_model(Path(directory) / "model"),
             options.rounds,
             options.megabytes,
+            tuple(filter(None, options.faults.split(","))),
         )
         for name in options.parts.split(","):
             result |= PARTS[name].measure(setting)

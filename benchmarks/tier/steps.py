@@ -25,7 +25,7 @@ COLUMNS = {
 
 
 def measure(setting: Setting) -> dict[str, float]:
-    """Print a table for short steps and one for steps as long as a large model's; return the ratios of both."""
+    """Print a table for short steps and one for steps as long as a large model's; return both's ratios."""
     with tempfile.TemporaryDirectory() as directory:
         large = build_model(Path(directory) / "model", shape=LARGE)
         found = table(setting, setting.model)

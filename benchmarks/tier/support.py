@@ -23,6 +23,7 @@ class Setting:
     model: Path
     rounds: int
     megabytes: int  # moved per round, client and operation
+    faults: tuple[str, ...] = ()  # of L2, beside which the first token is timed; all where none is named
 
     def environ(self, **more: str) -> dict[str, str]:
         """The environment of an engine that stays by itself and takes one thread."""

@@ -98,8 +98,12 @@ class Upkeep:
                 self._account(tag_of_key(key), 1)
 
     def used(self, keys: Iterable[bytes]) -> None:
-        """Chunks are in use, each in front of the next; `keys` is gone through later, by another thread."""
-        self._notes.put((False, keys))
+        """Chunks are in use, each in front of the next; `keys` is gone through later, by another thread.
+
+        While L2 is left alone nothing is noted, and no thread wakes: what is still in use is heard of again.
+        """
+        if self._guard.circuit.is_closed or self._guard.circuit.may_try:
+            self._notes.put((False, keys))
 
     @property
     def has_gone(self) -> bool:

@@ -95,7 +95,7 @@ class Engine:
 
         for _ in range(2):  # a mark is met before the work that came with it, the second one after
             reached.clear()
-            self.upkeep.used(mark())
+            self.upkeep._notes.put((False, mark()))
             assert eventually(lambda: bool(reached))
 
     def held(self, *keys: bytes) -> list[bool]:
@@ -283,6 +283,28 @@ def test_while_the_ledger_cannot_be_reached_a_tenant_soon_stores_nothing(world: 
 
     assert num_stored == 1000 // 8
     assert world.one.upkeep.admits(key(FREE, 0))
+
+
+def test_while_l2_is_left_alone_uses_wake_no_thread_until_it_is_time_to_try(world: World) -> None:
+    world.one.store(key(FREE, 0))
+    world.clock.advance(TTL * 0.6)
+    world.backend.error = TierUnavailableError("away")
+    world.one.use(key(FREE, 0))
+    asked: list[str] = []
+
+    def noted(name: str) -> Iterator[bytes]:
+        asked.append(name)
+        yield key(FREE, 0)
+
+    world.one.upkeep.used(noted("while left alone"))
+    world.one.settled()
+    world.backend.error = None
+    world.clock.advance(60)
+    world.one.upkeep.used(noted("when it may be back"))
+    world.one.settled()
+
+    assert asked == ["when it may be back"]
+    assert world.one.counters.total("chunks_renewed") == 1
 
 
 def test_what_was_stored_meanwhile_is_written_down_when_the_ledger_is_back(world: World) -> None:
