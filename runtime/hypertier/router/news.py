@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from hypertier.errors import PeerError
@@ -111,9 +112,16 @@ def sent_message(
     """A `Sent` as bytes; its fields must be within the bounds that `Reader` holds others to."""
     num_hashes = len(block_hashes)
     length = _SENT.size + len(replica) + _HASH_BYTES * num_hashes
-    fields = _SENT.pack(number, num_bytes, matched_bytes, streamed, len(replica))
-    head = _HEAD.pack(length, _SENT_KIND)
-    return b"".join((head, fields, replica, struct.pack(f"!{num_hashes}Q", *block_hashes)))
+    return _form(len(replica), num_hashes).pack(
+        *(length, _SENT_KIND, number, num_bytes, matched_bytes, streamed, len(replica), replica),
+        *block_hashes,
+    )
+
+
+@cache
+def _form(name_bytes: int, num_hashes: int) -> struct.Struct:
+    """A whole `Sent`, head included."""
+    return struct.Struct(f"!HBQQQBH{name_bytes}s{num_hashes}Q")
 
 
 def first_token_message(number: int) -> bytes:
@@ -180,5 +188,10 @@ def _read_sent(body: bytes) -> Sent:
         raise PeerError("malformed", f"a request with a name of {name_length} bytes among {len(body)}")
     if streamed > 1 or not matched_bytes <= num_bytes <= MAX_PROMPT_BYTES:
         raise PeerError("malformed", f"a prompt of {num_bytes} bytes, {matched_bytes} of them cached")
-    hashes = struct.unpack_from(f"!{num_hashes}Q", body, begin)
+    hashes = _hashes(num_hashes).unpack_from(body, begin)
     return Sent(number, body[_SENT.size : begin], num_bytes, matched_bytes, bool(streamed), hashes)
+
+
+@cache
+def _hashes(count: int) -> struct.Struct:
+    return struct.Struct(f"!{count}Q")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
+from typing import cast
 
 from hypertier.errors import PeerError
 from hypertier.router import news
 from hypertier.router.metrics import PeerCounts
-from hypertier.router.news import Answered, Finished, FirstToken, News, Sent
+from hypertier.router.news import Alive, Answered, Finished, FirstToken, News, Sent
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies import Strategy
@@ -16,6 +17,8 @@ from hypertier.router.strategies.by_score import Choice
 
 MAX_IN_FLIGHT = 65536
 """Requests in flight that one other router may have: about 20 MB of memory."""
+
+_NOTHING: dict[int, object] = {}
 
 
 class Shared:
@@ -38,7 +41,7 @@ class Shared:
         self._begun: set[int] = set()  # answers in one piece, whose beginning is told with their end
         self._streamed: set[int] = set()
         self._named: dict[bytes, Replica] = {}
-        self._heard: dict[Hashable, set[int]] = {}
+        self._heard: dict[Hashable, dict[int, object]] = {}  # tickets by the number of the other's request
 
     @property
     def index_bytes(self) -> int:
@@ -102,24 +105,33 @@ class Shared:
 
         Raises PeerError when it has more than `MAX_IN_FLIGHT` requests in flight, or one twice.
         """
-        if isinstance(what, Sent):
-            self._heard_sent(peer, what, now)
-        elif isinstance(what, FirstToken):
-            self._strategy.first_token((peer, what.number), now)
-        elif isinstance(what, Answered):
-            self._strategy.first_token((peer, what.number), now)
-            self._heard_finished(peer, what.number, now)
-        elif isinstance(what, Finished):
-            self._heard_finished(peer, what.number, now)
+        kind = type(what)
+        if kind is Sent:
+            self._heard_sent(peer, cast(Sent, what), now)
+        elif kind is not Alive:
+            self._heard_later(peer, cast(FirstToken | Finished | Answered, what), now)
+
+    def _heard_later(self, peer: Hashable, what: FirstToken | Finished | Answered, now: float) -> None:
+        in_flight = self._heard.get(peer, _NOTHING)
+        ticket = in_flight.get(what.number)
+        if ticket is None:
+            return
+        kind = type(what)
+        if kind is not Finished:
+            self._strategy.first_token(ticket, now)
+        if kind is not FirstToken:
+            del in_flight[what.number]
+            self._counts.num_in_flight -= 1
+            self._strategy.finished(ticket, now)
 
     def lost(self, peer: Hashable, now: float) -> None:
         """That connection ended, and with it what is known to be in flight of it."""
-        for number in self._heard.pop(peer, ()):
+        for ticket in self._heard.pop(peer, _NOTHING).values():
             self._counts.num_in_flight -= 1
-            self._strategy.finished((peer, number), now)
+            self._strategy.finished(ticket, now)
 
     def _heard_sent(self, peer: Hashable, sent: Sent, now: float) -> None:
-        in_flight = self._heard.setdefault(peer, set())
+        in_flight = self._heard.setdefault(peer, {})
         if len(in_flight) >= MAX_IN_FLIGHT:
             raise PeerError("too_many", f"{MAX_IN_FLIGHT} requests in flight are the most")
         if sent.number in in_flight:
@@ -130,11 +142,11 @@ class Shared:
         if replica is None or replica.state is State.LEAVING:
             self._counts.dropped["replica"] += 1
             return
-        in_flight.add(sent.number)
+        in_flight[sent.number] = ticket = object()
         self._counts.num_in_flight += 1
         request = InferenceRequest(sent.num_bytes, sent.block_hashes, streamed=sent.streamed)
         choice = Choice(replica, "peer", sent.matched_bytes)
-        self._strategy.sent((peer, sent.number), request, choice, now)
+        self._strategy.sent(ticket, request, choice, now)
 
     def _find(self, name: bytes) -> Replica | None:
         self._named.pop(name, None)
@@ -143,10 +155,3 @@ class Shared:
             self._named = {known: one for known, one in self._named.items() if one.state is not State.LEAVING}
             self._named[name] = replica
         return replica
-
-    def _heard_finished(self, peer: Hashable, number: int, now: float) -> None:
-        in_flight = self._heard.get(peer)
-        if in_flight is not None and number in in_flight:
-            in_flight.discard(number)
-            self._counts.num_in_flight -= 1
-            self._strategy.finished((peer, number), now)
