@@ -42,11 +42,12 @@ BLOCK_ENDS = _block_ends()
 BLOCK_LENGTHS = tuple(end - begin for begin, end in zip((0, *BLOCK_ENDS), BLOCK_ENDS, strict=False))
 
 _PROMPT_KEYS = {
-    b"/v1/chat/completions": re.compile(rb'"messages"\s*:'),
-    b"/v1/completions": re.compile(rb'"prompt"\s*:'),
-    b"/v1/responses": re.compile(rb'"input"\s*:'),
-    b"/v1/messages": re.compile(rb'"messages"\s*:'),
+    b"/v1/chat/completions": b'"messages"',
+    b"/v1/completions": b'"prompt"',
+    b"/v1/responses": b'"input"',
+    b"/v1/messages": b'"messages"',
 }
+_COLON = re.compile(rb"\s*:")
 _STRING_VALUE = re.compile(rb'\s*:\s*"([^"\\]*)"')
 _TRUE = re.compile(rb"\s*:\s*(true)")
 _MAX_FIELD_TRIES = 8
@@ -124,19 +125,58 @@ def read(
     session = request.field(session_key) if session_key is not None else None
     if not body:
         return InferenceRequest(session=session)
-    prompt = _PROMPT_KEYS.get(path)
-    found = prompt.search(body) if prompt is not None else None
-    start = found.end() if found is not None else 0
+    start = prompt_start(body, path)
     if session is None and session_key is not None:
         session = find_string(body, session_key, start)
+    if start <= _MAX_FRONT_BYTES:
+        model, streamed = _front_fields(bytes(body[:start]))
+    else:
+        model, streamed = _fields(body, 0, start)
+    tail = max(start, len(body) - _TAIL_BYTES)
+    if model is None or not streamed:
+        last_model, is_last = _fields(body, tail, len(body))
+        model, streamed = last_model if model is None else model, streamed or is_last
     hashes: tuple[int, ...] = ()
-    model = find_string(body, b"model", start)
-    if found is not None and hash_prompt:
+    if start and hash_prompt:
         root = model or b""
         hashes = chain_hashes(memoryview(body)[start:], root + b"\0" + seed if seed else root)
-    streamed = _find(body, b"stream", start, _TRUE) is not None
     kept = Prompt(path, body, start, seed) if keep_prompt and hashes else None
     return InferenceRequest(len(body) - start, hashes, session, streamed, kept, model)
+
+
+def prompt_start(body: bytes | bytearray, path: bytes) -> int:
+    """Where the prompt's value begins, behind its colon; 0 where there is none."""
+    key = _PROMPT_KEYS.get(path)
+    if key is None:
+        return 0
+    at = body.find(key)
+    while at >= 0:
+        colon = _COLON.match(body, at + len(key))
+        if colon is not None:
+            return colon.end()
+        at = body.find(key, at + 1)
+    return 0
+
+
+_fronts: dict[bytes, tuple[bytes | None, bool]] = {}
+_MAX_FRONTS, _MAX_FRONT_BYTES = 256, 1024
+
+
+def _front_fields(front: bytes) -> tuple[bytes | None, bool]:
+    """`_fields` of what stands before the prompt: of many requests it is the same."""
+    known = _fronts.get(front)
+    if known is None:
+        if len(_fronts) >= _MAX_FRONTS:
+            _fronts.clear()
+        known = _fronts[front] = _fields(front, 0, len(front))
+    return known
+
+
+def _fields(body: bytes | bytearray, begin: int, end: int) -> tuple[bytes | None, bool]:
+    """The model, and whether the answer is streamed, as far as that stands between `begin` and `end`."""
+    model = _find_span(body, b'"model"', begin, end, _STRING_VALUE)
+    streamed = _find_span(body, b'"stream"', begin, end, _TRUE) is not None
+    return None if model is None else bytes(body[model[0] : model[1]]), streamed
 
 
 def chain_hashes(prompt: bytes | memoryview, root: bytes) -> tuple[int, ...]:
@@ -174,37 +214,39 @@ def find_string(body: bytes | bytearray, key: bytes, prompt_at: int = 0) -> byte
     object inside the body may carry the same key, and hardly ever behind the field. Quotes inside JSON
     strings are escaped and never match.
     """
-    return _find(body, key, prompt_at, _STRING_VALUE)
+    span = _string_span(body, key, prompt_at)
+    return bytes(body[span[0] : span[1]]) if span is not None else None
 
 
 def rename_model(body: bytes | bytearray, path: bytes, aliases: Mapping[bytes, bytes]) -> bytes | bytearray:
     """The body with its model's alias, if it is one, replaced by the model's name; nothing else changes."""
-    key = _PROMPT_KEYS.get(path)
-    found = key.search(body) if key is not None else None
-    span = _find_span(body, b"model", found.end() if found is not None else 0, _STRING_VALUE)
+    span = _string_span(body, b"model", prompt_start(body, path))
     model = aliases.get(bytes(body[span[0] : span[1]])) if span is not None else None
     if span is None or model is None:
         return body
     return b"".join((body[: span[0]], model, body[span[1] :]))
 
 
-def _find(body: bytes | bytearray, key: bytes, prompt_at: int, pattern: re.Pattern[bytes]) -> bytes | None:
-    span = _find_span(body, key, prompt_at, pattern)
-    return bytes(body[span[0] : span[1]]) if span is not None else None
+def _string_span(body: bytes | bytearray, key: bytes, prompt_at: int) -> tuple[int, int] | None:
+    quoted = b'"' + key + b'"'
+    found = _find_span(body, quoted, 0, prompt_at, _STRING_VALUE)
+    if found is None:
+        tail = max(prompt_at, len(body) - _TAIL_BYTES)
+        found = _find_span(body, quoted, tail, len(body), _STRING_VALUE)
+    return found
 
 
 def _find_span(
-    body: bytes | bytearray, key: bytes, prompt_at: int, pattern: re.Pattern[bytes]
+    body: bytes | bytearray, quoted: bytes, begin: int, end: int, pattern: re.Pattern[bytes]
 ) -> tuple[int, int] | None:
-    quoted = b'"' + key + b'"'
-    for begin, end in ((0, prompt_at), (max(prompt_at, len(body) - _TAIL_BYTES), len(body))):
-        for _ in range(_MAX_FIELD_TRIES):
-            end = body.rfind(quoted, begin, end)
-            if end < 0:
-                break
-            value = pattern.match(body, end + len(quoted))
-            if value is not None:
-                return value.span(1)
+    """The last of the values between `begin` and `end` whose name stands there in quotes."""
+    for _ in range(_MAX_FIELD_TRIES):
+        end = body.rfind(quoted, begin, end)
+        if end < 0:
+            break
+        value = pattern.match(body, end + len(quoted))
+        if value is not None:
+            return value.span(1)
     return None
 
 

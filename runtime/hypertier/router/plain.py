@@ -134,13 +134,7 @@ class Head:
         begin = len(self._raw_begin)
         if not self.has_length:
             return -1, begin
-        end = data.find(b"\r", begin, begin + MAX_DIGITS + 1)
-        if end < 0 or not data.startswith(self._raw_rest, end):
-            return 0, 0
-        digits = data[begin:end]
-        if not digits.isdigit() or digits.startswith(b"0", 0, len(digits) - 1):
-            return 0, 0
-        return int(digits), end + len(self._raw_rest)
+        return measure(data, begin, self._raw_rest)
 
     def without(self, lines: re.Pattern[bytes]) -> Head:
         """The same without these lines: the pattern begins with a line ending. `values` stay."""
@@ -149,6 +143,7 @@ class Head:
             return cast(Head, kept)
         other = copy(self)
         other.begin, other.rest = lines.sub(b"", self.begin), lines.sub(b"", self.rest)
+        other.known = {lines: other}
         self.known[lines] = other
         return other
 
@@ -178,19 +173,30 @@ def _around_length(text: bytes, has_length: bool) -> tuple[bytes, bytes]:
     return (text, b"") if found is None else (text[: found.start(1)], text[found.end(1) :])
 
 
-class ResponseHead(NamedTuple):
+class ResponseHead:
     """A replica's response head, ready for the client, up to and without its last empty line.
 
     `ends_with_connection`: the body has neither length nor chunks, so only the closed connection ends it.
     `length` is the body's, CHUNKED, or None where llhttp keeps count.
     """
 
-    raw: bytes
-    status: int
-    ends_with_connection: bool
-    has_request_id: bool
-    is_stream: bool
-    length: int | None = None
+    __slots__ = ("ends_with_connection", "has_request_id", "is_stream", "length", "raw", "status")
+
+    def __init__(
+        self,
+        raw: bytes,
+        status: int,
+        ends_with_connection: bool,
+        has_request_id: bool,
+        is_stream: bool,
+        length: int | None = None,
+    ) -> None:
+        self.raw = raw
+        self.status = status
+        self.ends_with_connection = ends_with_connection
+        self.has_request_id = has_request_id
+        self.is_stream = is_stream
+        self.length = length
 
 
 def read_answer(data: bytes) -> tuple[ResponseHead, int] | None:
@@ -210,3 +216,44 @@ def read_answer(data: bytes) -> tuple[ResponseHead, int] | None:
     is_stream = stream is not None and status == b"200"
     head = ResponseHead(raw, int(status), False, request_id is not None, is_stream, num_bytes)
     return head, found.end()
+
+
+class AnswerReader:
+    """`read_answer` for one connection after another head: most differ in their body's length alone."""
+
+    __slots__ = ("_begin", "_last", "_rest")
+
+    def __init__(self) -> None:
+        self._begin = b""
+        self._rest = b""
+        self._last: ResponseHead | None = None
+
+    def read(self, data: bytes) -> tuple[ResponseHead, int] | None:
+        """As `read_answer`."""
+        last = self._last
+        if last is not None and data.startswith(self._begin):
+            end = len(self._begin)
+            length = CHUNKED
+            if last.length != CHUNKED:
+                length, end = measure(data, end, self._rest)
+            if end:
+                head = ResponseHead(
+                    data[: end - 2], last.status, False, last.has_request_id, last.is_stream, length
+                )
+                return head, end
+        found = read_answer(data)
+        if found is not None:
+            self._last, end = found
+            self._begin, self._rest = _around_length(data[:end], self._last.length != CHUNKED)
+        return found
+
+
+def measure(data: bytes, begin: int, rest: bytes) -> tuple[int, int]:
+    """The number at `begin`, and where what is behind it ends, if that is `rest`; else 0, 0."""
+    end = data.find(b"\r", begin, begin + MAX_DIGITS + 1)
+    if end < 0 or not data.startswith(rest, end):
+        return 0, 0
+    digits = data[begin:end]
+    if not digits.isdigit() or digits.startswith(b"0", 0, len(digits) - 1):
+        return 0, 0
+    return int(digits), end + len(rest)

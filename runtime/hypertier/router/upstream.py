@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 import httptools
 
-from hypertier.router.plain import CHUNKED, ResponseHead, read_answer
+from hypertier.router.plain import CHUNKED, AnswerReader, ResponseHead
 from hypertier.router.replicas import Replica
 from hypertier.router.wire import response_head
 
@@ -54,6 +54,7 @@ class Upstream:
     """
 
     __slots__ = (
+        "_answers",
         "_complete",
         "_ends_with_connection",
         "_exchange",
@@ -75,6 +76,7 @@ class Upstream:
         self._exchange: Carried | None = None
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
+        self._answers = AnswerReader()
         self._left = _BY_PARSER  # bytes of the body to come
         self._head = b""
         self._head_done = False
@@ -139,7 +141,7 @@ class Upstream:
             head, self._held = self._held, None
             self._begin(exchange, head, data)
         else:
-            found = None if self._is_head or self._head else read_answer(data)
+            found = None if self._is_head or self._head else self._answers.read(data)
             if found is None:
                 found = self._read_heads(exchange, data)
                 if found is None:

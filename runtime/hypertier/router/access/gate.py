@@ -266,7 +266,7 @@ class AccessGate:
     def _wait(self, turn: _Turn, cost: float) -> None:
         queue, policy, tenant = self.queue, self._access.queue, turn.tenant
         assert queue is not None
-        seconds: float = policy.timeout_seconds if policy is not None else 0
+        seconds = float(policy.timeout_seconds) if policy is not None else 0.0
         asked = deadline_of(turn.arrival.request)
         if 0 < asked < seconds:
             turn.is_urgent, seconds = True, asked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.verdict import Rejected
@@ -35,10 +35,21 @@ class Headers(NamedTuple):
 
 
 def read_headers(request: Request) -> Headers:
+    """What the request's head says; requests with one head in common are read once."""
+    head = request.whole_head
+    if head is None:
+        return _read_lines(request.head_lines)
+    known = head.known.get(_HEADERS)
+    if known is None:
+        known = head.known[_HEADERS] = _read_lines(request.head_lines)
+    return cast(Headers, known)
+
+
+def _read_lines(lines: bytes) -> Headers:
     """Find them in the lines, which cost more to take apart."""
     found: dict[bytes, bytes] = {}
     repeated: set[bytes] = set()
-    for name, value in _HEADERS.findall(request.head_lines):
+    for name, value in _HEADERS.findall(lines):
         lower = name.lower()
         if lower in found:
             repeated.add(lower)
