@@ -66,8 +66,8 @@ def prefixes(urls: list[str]) -> dict[str, float]:
     num_requests = -(-2 * NUM_PREFIXES // each)
     with alone(urls) as (port, pid, admin_port):
         before = rss_mib(pid)
-        for _ in range(4):
-            load(port, PROMPT_BYTES, 32, num_requests // 4, "json")
+        for _ in range(16):  # each within the load generator's time
+            load(port, PROMPT_BYTES, 32, num_requests // 16, "json")
         index = metric(admin_port, "hypertier_router_index_bytes") / 2**20
         return {"requests": num_requests, "before": before, "after": rss_mib(pid), "index": index}
 

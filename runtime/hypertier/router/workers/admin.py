@@ -22,6 +22,7 @@ from hypertier.router.metrics import CONTENT_TYPE
 from hypertier.router.openai import Refusal
 from hypertier.router.wire import BodyBudget, Request
 from hypertier.router.workers import merging
+from hypertier.router.workers.merging import Stage
 
 if TYPE_CHECKING:
     from hypertier.router.workers.process import Worker
@@ -81,7 +82,7 @@ class WorkersAdmin(Collector):
 
     def retain(self, worker: Worker) -> None:
         """This one is no more: what it counted stays in the sums."""
-        self._ended.add(worker.page, counts_alone=True)
+        self._ended.add(worker.page, of=Stage.ENDED)
 
     # What follows is called by connections.
 
@@ -139,12 +140,12 @@ class WorkersAdmin(Collector):
         connection.finish(keep_alive=True)
 
     async def _metrics(self) -> tuple[int, bytes, bytes]:
-        workers = self._supervisor.workers
+        workers = [worker for worker in self._supervisor.workers if worker.ready.done()]
         read = await asyncio.gather(*(worker.read_page() for worker in workers))
         self.num_unread += read.count(False)
         live = merging.Page()
         for worker in workers:
-            live.add(worker.page)
+            live.add(worker.page, of=Stage.LEAVING if worker.is_leaving else Stage.SERVING)
         self._ended.forget_replicas_but(live)
         live.add_page(self._ended)
         registry = CollectorRegistry(auto_describe=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Any
 
 from prometheus_client.core import Metric
@@ -56,6 +57,14 @@ def rule_of(family: Metric) -> Callable[[float, float], float]:
     return min if family.name in LEAST else max
 
 
+class Stage(Enum):
+    """Of a worker's life: one that leaves hears of nothing new, but still has requests in flight."""
+
+    SERVING = "serving"
+    LEAVING = "leaving"
+    ENDED = "ended"
+
+
 class Page(Collector):
     """Families by name, to which pages are added."""
 
@@ -63,10 +72,12 @@ class Page(Collector):
         self._families: dict[str, Metric] = {}
         self._values: dict[str, dict[Key, float]] = {}
 
-    def add(self, text: str, *, counts_alone: bool = False) -> None:
-        """Add one worker's page; without its gauges, where the worker is no more."""
+    def add(self, text: str, *, of: Stage = Stage.SERVING) -> None:
+        """Add one worker's page, as far as it says something of a worker at that stage."""
         for family in text_string_to_metric_families(text):
-            if counts_alone and family.type == "gauge":
+            if family.type == "gauge" and (
+                of is Stage.ENDED or (of is Stage.LEAVING and family.name not in SUMS)
+            ):
                 continue
             self._families.setdefault(family.name, family)
             values, rule = self._values.setdefault(family.name, {}), rule_of(family)

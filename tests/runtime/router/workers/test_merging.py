@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 
 from hypertier.router.workers import merging
-from hypertier.router.workers.merging import LARGEST, LEAST, SUMS, Page
+from hypertier.router.workers.merging import LARGEST, LEAST, SUMS, Page, Stage
 
 PAGE = """\
 # TYPE hypertier_router_requests_total counter
@@ -55,7 +55,7 @@ def test_counts_and_histograms_add_up_and_a_gauge_is_what_its_name_says() -> Non
 
 def test_what_a_worker_counted_outlives_it_and_its_gauges_do_not() -> None:
     ended, live = Page(), Page()
-    ended.add(OTHER, counts_alone=True)
+    ended.add(OTHER, of=Stage.ENDED)
     live.add(ONE)
 
     live.add_page(ended)
@@ -64,9 +64,19 @@ def test_what_a_worker_counted_outlives_it_and_its_gauges_do_not() -> None:
     assert 'hypertier_router_in_flight{replica="http://a:1"} 2.0' in lines_of(live)
 
 
+def test_worker_that_leaves_counts_with_what_it_has_in_flight_and_not_with_what_it_knows() -> None:
+    page = Page()
+    page.add(ONE)
+
+    page.add(OTHER, of=Stage.LEAVING)
+
+    assert 'hypertier_router_in_flight{replica="http://a:1"} 7.0' in lines_of(page)
+    assert 'hypertier_router_replica_healthy{replica="http://a:1"} 1.0' in lines_of(page)
+
+
 def test_replicas_that_no_worker_lists_any_more_are_forgotten() -> None:
     ended, live = Page(), Page()
-    ended.add(OTHER.replace("http://a:1", "http://gone:1"), counts_alone=True)
+    ended.add(OTHER.replace("http://a:1", "http://gone:1"), of=Stage.ENDED)
     live.add(ONE)
 
     ended.forget_replicas_but(live)
