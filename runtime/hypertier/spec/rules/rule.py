@@ -22,10 +22,8 @@ SERVICE_ACCOUNT = "ServiceAccount"
 MODELS = (ENDPOINT, JUMPSTART)
 
 MAX_GOT_CHARACTERS = 80
-NOT_SET = {"en": "not set", "ko": "미설정 상태"}
-
-
-UNSET = Said(NOT_SET["en"], NOT_SET["ko"])
+UNSET = Said("not set", "미설정 상태")
+EMPTY = Said("empty", "빈 값")
 
 
 def unset(default: Any) -> Said:
@@ -123,9 +121,11 @@ def hit(where: Path, **values: Any) -> Hit:
 
 
 def shown(value: Any, language: Language = "en") -> str:
-    """A value as a message quotes it: as JSON, shortened."""
+    """A value as a message quotes it: as JSON, shortened; what is not there or empty by a word."""
     if value is None:
-        return NOT_SET[language]
+        return UNSET.in_language(language)
+    if value in ("", [], {}):
+        return EMPTY.in_language(language)
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_GOT_CHARACTERS else text[: MAX_GOT_CHARACTERS - 1] + "…"
 

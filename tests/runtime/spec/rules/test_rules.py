@@ -14,7 +14,7 @@ from fakes_rules import BASES, CASES, SELFHOSTED, Case, ids, subject
 
 from hypertier.spec.lint import lint_files
 from hypertier.spec.rules import RULES
-from hypertier.spec.rules.rule import DEPLOYMENT, ENDPOINT
+from hypertier.spec.rules.rule import DEPLOYMENT, ENDPOINT, shown
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.tree import Document, dotted
 
@@ -55,6 +55,12 @@ def test_our_own_file_is_refused_by_us(rule: str, broken: dict[str, Any]) -> Non
     assert len(messages) == 1
     assert "hypertier" in messages[0]
     assert "API server" not in messages[0]
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+@pytest.mark.parametrize("value", [None, "", [], {}], ids=["none", "text", "list", "mapping"])
+def test_what_is_not_there_or_empty_is_shown_by_a_word(value: Any, language: Any) -> None:
+    assert shown(value, language) in ("not set", "empty", "미설정 상태", "빈 값")
 
 
 def test_every_rule_has_a_case() -> None:
