@@ -98,6 +98,9 @@ def engine_arguments(
         args += ["--shutdown-timeout", str(DRAIN_SECONDS)]
     if role.decodes:
         args += _kv_events(endpoint, args)
+    tracing = deployment.routing.tracing
+    if tracing is not None and argument_value(args, "--otlp-traces-endpoint") is None:
+        args += ["--otlp-traces-endpoint", f"{tracing.endpoint.rstrip('/')}/v1/traces"]
     config = kv_transfer_config(cache_settings(deployment, role, plan))
     if uses_tiered_storage(endpoint):
         tiers = connector_in(config, OFFLOADING)["kv_connector_extra_config"]["secondary_tiers"]
@@ -193,6 +196,11 @@ def engine_environment(deployment: Deployment, role: EngineRole, inputs: ChartIn
         "PYTHONHASHSEED": "0",  # blocks are named alike by all engines
         "VLLM_NO_USAGE_STATS": "1",
     }
+    if deployment.routing.tracing is not None:
+        # a span of what the router traces, below its own; nothing else
+        ours["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = "http/protobuf"
+        ours["OTEL_SERVICE_NAME"] = f"{endpoint.name}-{role.component}"
+        ours["OTEL_TRACES_SAMPLER"] = "parentbased_always_off"
     if endpoint.kv_cache.l2_enabled:
         ours["HYPERTIER_L2_URL"] = l2_url(endpoint, inputs).value
         if inputs.l2_secret_arn is not None and not tiered:

@@ -16,7 +16,6 @@ from hypertier.spec.endpoint import CustomCertificateConfig, InferenceEndpointCo
 from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, client_cidrs, refuse
 from hypertier_cdk.charts.names import Names
 from hypertier_cdk.charts.pods import Object, metadata
-from hypertier_cdk.charts.router import DRAIN_SECONDS
 
 SSL_POLICY = "ELBSecurityPolicy-TLS13-1-2-2021-06"
 IDLE_SECONDS = 1800  # a router's own patience with a silent engine; the load balancer's default is 60
@@ -46,7 +45,8 @@ def ingress_objects(
             "acmArn and domainName of a certificate: with serving: selfhosted nothing makes one",
         )
     _check(deployment, endpoint, certificate)
-    annotations = _annotations(endpoint, certificate, client_cidrs(deployment, inputs))
+    annotations = _annotations(deployment, endpoint, certificate, client_cidrs(deployment, inputs))
+    port = "http" if deployment.routing.tls is None else "https"
     return [
         {
             "apiVersion": "networking.k8s.io/v1",
@@ -63,7 +63,7 @@ def ingress_objects(
                                     "path": "/",
                                     "pathType": "Prefix",
                                     "backend": {
-                                        "service": {"name": names.of("router"), "port": {"name": "http"}}
+                                        "service": {"name": names.of("router"), "port": {"name": port}}
                                     },
                                 }
                             ]
@@ -76,7 +76,10 @@ def ingress_objects(
 
 
 def _annotations(
-    endpoint: InferenceEndpointConfig, certificate: CustomCertificateConfig, clients: Sequence[str]
+    deployment: Deployment,
+    endpoint: InferenceEndpointConfig,
+    certificate: CustomCertificateConfig,
+    clients: Sequence[str],
 ) -> dict[str, str]:
     balancer = endpoint.spec.load_balancer
     idle = (balancer.idle_timeout_seconds if balancer else None) or IDLE_SECONDS
@@ -87,7 +90,7 @@ def _annotations(
     }
     target_attributes = {
         "load_balancing.algorithm.type": algorithm,
-        "deregistration_delay.timeout_seconds": DRAIN_SECONDS,
+        "deregistration_delay.timeout_seconds": min(deployment.routing.timeouts.seconds("drain"), 3600),
     }
     values = {
         "scheme": "internal",
@@ -102,6 +105,8 @@ def _annotations(
         "load-balancer-attributes": _listed(balancer_attributes),
         "target-group-attributes": _listed(target_attributes),
     }
+    if deployment.routing.tls is not None:  # the load balancer looks at no certificate of routers
+        values |= {"backend-protocol": "HTTPS", "healthcheck-protocol": "HTTPS"}
     if clients:
         values["inbound-cidrs"] = ",".join(clients)
     return {f"{PREFIX}/{name}": value for name, value in values.items()}

@@ -18,7 +18,7 @@ KV_EVENTS_PORT = 5557
 KV_REPLAY_PORT = KV_EVENTS_PORT + 1  # where the router looks for it
 NIXL_PORT = 5600  # vLLM's default; a data-parallel rank adds its number
 ENGINES_LABEL = "hypertier.dev/engines"  # the endpoint, on the pods of all its engines
-SERVICE_PORT = 80
+SERVICE_PORT, TLS_SERVICE_PORT = 80, 443
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 MAX_DNS_LABEL = 63
 

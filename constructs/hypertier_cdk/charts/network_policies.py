@@ -23,7 +23,7 @@ from hypertier_cdk.charts.names import (
     Names,
 )
 from hypertier_cdk.charts.pods import Object, metadata
-from hypertier_cdk.charts.router import routers_share
+from hypertier_cdk.charts.router_settings import routers_share
 from hypertier_cdk.charts.tiered_storage import DAEMON_PORT, uses_tiered_storage
 
 # https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/ (read 2026-12-01)
@@ -61,6 +61,7 @@ def network_policies(
                 to_aws,
                 _pod_identity(),
                 *_to_l2(endpoint, inputs),
+                *_collector(deployment, inputs),
                 *_nixl(deployment, role, roles, "to", names),
             ],
         )
@@ -84,6 +85,7 @@ def network_policies(
                 *_kv_events(endpoint, "to", _pods(names, roles[-1].component)),
                 *_peers(deployment, endpoint, "to", names),
                 *_jwks(deployment),
+                *_collector(deployment, inputs),
             ],
         )
     )
@@ -141,7 +143,9 @@ def _peers(
     """From router to router, where they tell one another what is in flight; nobody else may."""
     if not routers_share(deployment, endpoint):
         return []
-    return [_rule(direction, [_pods(names, "router")], ROUTER_PEER_PORT)]
+    ports = range(ROUTER_PEER_PORT, ROUTER_PEER_PORT + deployment.routing.cpus)  # one for each process
+    rule = {"ports": [{"protocol": "TCP", "port": port} for port in ports]}
+    return [{direction: [_pods(names, "router")], **rule}]
 
 
 def _jwks(deployment: Deployment) -> list[Object]:
@@ -151,6 +155,16 @@ def _jwks(deployment: Deployment) -> list[Object]:
         return []
     anywhere = {"ipBlock": {"cidr": ANYWHERE, "except": [METADATA_SERVICE]}}
     return [_rule("to", [anywhere], urlsplit(jwt.jwks).port or 443)]
+
+
+def _collector(deployment: Deployment, inputs: ChartInputs) -> list[Object]:
+    """To who collects traces: pods of the cluster, or the VPC; anywhere where that is not known."""
+    tracing = deployment.routing.tracing
+    if tracing is None:
+        return []
+    parts = urlsplit(tracing.endpoint)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return [_rule("to", [*_networks(inputs), {"namespaceSelector": {}}], port)]
 
 
 def _pods(names: Names, component: str) -> Object:

@@ -116,6 +116,7 @@ def placement(group: InstanceGroup | None) -> Object:
     return {"nodeSelector": group_selector(group)} | ({"tolerations": tolerated} if tolerated else {})
 
 
-def http_probe(path: str, port: str, **timing: int) -> Object:
-    """An HTTP probe of a named port."""
-    return {"httpGet": {"path": path, "port": port}, **timing}
+def http_probe(path: str, port: str, *, tls: bool = False, **timing: int) -> Object:
+    """An HTTP probe of a named port; by TLS the kubelet looks at no certificate."""
+    scheme = {"scheme": "HTTPS"} if tls else {}
+    return {"httpGet": {"path": path, "port": port, **scheme}, **timing}

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
-from hypertier.planning.engine import plan_engine
-from hypertier.router.settings import BY_PROMPT, STRATEGIES, RouterSettings
+from hypertier.catalog.instance_types import find_instance_type
+from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.quantities import format_bytes
-from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, threshold_of
-from hypertier_cdk.charts.access import (
-    ACCESS_FILE,
-    KEYS_FILE,
-    SALT_KEY_FILE,
-    access_mounts,
-    access_objects,
-    access_volumes,
-    has_secret,
-)
+from hypertier.spec.routing import ClientTls
+from hypertier_cdk.charts.access import access_mounts, access_objects, access_volumes
 from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
-from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, refuse, router_image
+from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, router_image
 from hypertier_cdk.charts.names import (
-    KV_EVENTS_PORT,
     ROUTER_METRICS_PORT,
     ROUTER_PEER_PORT,
     ROUTER_PORT,
     SERVICE_PORT,
+    TLS_SERVICE_PORT,
     Names,
 )
 from hypertier_cdk.charts.pods import (
@@ -41,15 +34,16 @@ from hypertier_cdk.charts.pods import (
     service_account,
     spread,
 )
+from hypertier_cdk.charts.router_settings import (
+    ROUTES_FOLDER,
+    TLS_FOLDER,
+    router_arguments,
+    router_settings,
+    routers_share,
+)
 
-ROUTES_FOLDER = "/etc/hypertier/routes"
-MIN_REPLICAS = 2  # one may go at any time
-SESSION_KEY = "x-session-id"  # where the manifest names no other in SESSION_KEY, as AWS's samples do
-PLAIN_STRATEGY = "roundrobin"  # what stands for intelligent routing that is off
 BASE_BYTES = 512 * 2**20  # Python, connections and their buffers, beside index and request bodies
 PRE_STOP_SECONDS = 5  # until kube-proxy on every node knows that the pod leaves
-LAMEDUCK_SECONDS = 15  # until a load balancer's health checks have noticed
-DRAIN_SECONDS = 300  # the longest answer that a rollout waits for
 EXIT_SECONDS = 10
 
 
@@ -60,94 +54,13 @@ def router_objects(
     return [
         service_account(names, "router", None),
         *_slices_role(names),
-        _service(names),
+        _service(deployment, names),
         *([_peers_service(names)] if routers_share(deployment, endpoint) else []),
         *access_objects(deployment, names),
         disruption_budget(names, "router"),
         _deployment(deployment, endpoint, names, inputs),
-        *router_scaling(deployment, endpoint, names, MIN_REPLICAS),
+        *router_scaling(deployment, endpoint, names, deployment.routing.replicas),
     ]
-
-
-def routers_share(deployment: Deployment, endpoint: InferenceEndpointConfig) -> bool:
-    """Its routers tell one another what they have in flight: every strategy but turns counts that.
-
-    Limits of tenants and the queue are divided by how many they are.
-    """
-    strategy = endpoint.routing_strategy or PLAIN_STRATEGY
-    return strategy != "roundrobin" or deployment.access is not None
-
-
-def router_settings(
-    deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names
-) -> RouterSettings:
-    """The settings that the container's arguments spell out.
-
-    Raises:
-        ConfigError: a strategy that the router does not have.
-    """
-    strategy = endpoint.routing_strategy or PLAIN_STRATEGY
-    if strategy not in STRATEGIES:
-        raise refuse(
-            endpoint,
-            "spec.intelligentRoutingSpec.routingStrategy",
-            strategy,
-            f"one of {', '.join(STRATEGIES)}; prefixaware keeps requests with a common prefix together",
-        )
-    port = endpoint.spec.worker.model_invocation_port.container_port
-    shares = routers_share(deployment, endpoint)
-    pd_spec = pd_spec_of(endpoint)
-    split: dict[str, Any] = {}
-    if pd_spec is not None:
-        # the router's are prompts of more tokens, the manifest's of as many
-        threshold = max(threshold_of(pd_spec) - 1, 0)
-        split = {"prefill_discover": names.slices(PREFILL, port), "prefill_threshold": threshold}
-    served = roles_of(deployment, endpoint)[-1]
-    return RouterSettings(
-        listen=f"0.0.0.0:{ROUTER_PORT}",
-        metrics_port=ROUTER_METRICS_PORT,
-        strategy=strategy,
-        discover=names.slices(served.component, port),
-        **split,
-        peers=names.slices("peers", ROUTER_PEER_PORT) if shares else None,
-        peer_listen=f"0.0.0.0:{ROUTER_PEER_PORT}" if shares else None,
-        routes=f"{ROUTES_FOLDER}/routes.yaml",
-        drain_seconds=DRAIN_SECONDS,
-        lameduck_seconds=LAMEDUCK_SECONDS,
-        kv_events_port=KV_EVENTS_PORT,
-        session_key=endpoint.spec.worker.environment_value("SESSION_KEY") or SESSION_KEY,
-        access=ACCESS_FILE if deployment.access is not None else None,
-        api_keys=KEYS_FILE if has_secret(deployment) else None,
-        salt_key=SALT_KEY_FILE if has_secret(deployment) else None,
-        l1_tokens=(plan_engine(deployment, served.endpoint).l1_tokens or 0) if strategy in BY_PROMPT else 0,
-    )
-
-
-def router_arguments(settings: RouterSettings) -> list[str]:
-    """The settings as arguments of `hypertier router`, memory limits among them."""
-    arguments = ["--listen", settings.listen, "--metrics-port", str(settings.metrics_port)]
-    arguments += ["--strategy", settings.strategy, "--discover", str(settings.discover)]
-    if settings.prefill_discover is not None:
-        arguments += ["--prefill-discover", settings.prefill_discover]
-        arguments += ["--prefill-threshold", str(settings.prefill_threshold)]
-    if settings.peers is not None:
-        arguments += ["--peers", settings.peers, "--peer-listen", str(settings.peer_listen)]
-    if settings.strategy == "session":
-        arguments += ["--session-key", settings.session_key]
-    if settings.access is not None:
-        arguments += ["--access", settings.access]
-    if settings.api_keys is not None:
-        arguments += ["--api-keys", settings.api_keys, "--salt-key", str(settings.salt_key)]
-    if settings.strategy == "kvaware":
-        arguments += ["--kv-events-port", str(settings.kv_events_port)]
-    arguments += ["--routes", str(settings.routes)]
-    arguments += ["--index-bytes", str(settings.index_bytes)]
-    if settings.l1_tokens:
-        arguments += ["--l1-tokens", str(settings.l1_tokens)]
-    arguments += ["--max-buffered-bytes", str(settings.max_buffered_bytes)]
-    arguments += ["--lameduck-seconds", f"{settings.lameduck_seconds:g}"]
-    arguments += ["--drain-seconds", f"{settings.drain_seconds:g}"]
-    return arguments
 
 
 def _slices_role(names: Names) -> list[Object]:
@@ -178,7 +91,10 @@ def _slices_role(names: Names) -> list[Object]:
     ]
 
 
-def _service(names: Names) -> Object:
+def _service(deployment: Deployment, names: Names) -> Object:
+    port = {"name": "http", "port": SERVICE_PORT}
+    if deployment.routing.tls is not None:
+        port = {"name": "https", "port": TLS_SERVICE_PORT}
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -186,7 +102,7 @@ def _service(names: Names) -> Object:
         "spec": {
             "type": "ClusterIP",
             "selector": names.selector("router"),
-            "ports": [{"name": "http", "port": SERVICE_PORT, "targetPort": "http", "protocol": "TCP"}],
+            "ports": [{**port, "targetPort": "http", "protocol": "TCP"}],
         },
     }
 
@@ -210,15 +126,20 @@ def _deployment(
     deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, inputs: ChartInputs
 ) -> Object:
     image = router_image(deployment, inputs)
+    group = cpu_group(deployment)
+    _check_cpus(deployment, group)
     settings = router_settings(deployment, endpoint, names)
-    memory = format_bytes(settings.index_bytes + settings.max_buffered_bytes + BASE_BYTES)
-    grace = PRE_STOP_SECONDS + LAMEDUCK_SECONDS + DRAIN_SECONDS + EXIT_SECONDS
+    processes = settings.workers or 1  # each has an index of its own; they divide what bodies may take
+    own = processes * (settings.index_bytes + BASE_BYTES)
+    memory = format_bytes(own + settings.max_buffered_bytes)
+    tls = deployment.routing.tls
+    grace = PRE_STOP_SECONDS + math.ceil(settings.lameduck_seconds + settings.drain_seconds) + EXIT_SECONDS
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(names, "router", placeholder_annotations(image)),
         "spec": {
-            **({} if router_spec(endpoint) else {"replicas": MIN_REPLICAS}),
+            **({} if router_spec(endpoint) else {"replicas": deployment.routing.replicas}),
             "selector": {"matchLabels": names.selector("router")},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "revisionHistoryLimit": 3,
@@ -230,7 +151,7 @@ def _deployment(
                     "enableServiceLinks": False,
                     "securityContext": POD_SECURITY,
                     "terminationGracePeriodSeconds": grace,
-                    **placement(cpu_group(deployment)),
+                    **placement(group),
                     "topologySpreadConstraints": spread(names, "router"),
                     "containers": [
                         {
@@ -245,13 +166,18 @@ def _deployment(
                                 *_peers_port(deployment, endpoint),
                             ],
                             "resources": {
-                                "requests": {"cpu": "1", "memory": memory},
+                                "requests": {"cpu": str(deployment.routing.cpus), "memory": memory},
                                 "limits": {"memory": memory},
                             },
                             "securityContext": CONTAINER_SECURITY,
                             "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
                             "readinessProbe": http_probe(
-                                "/health", "http", periodSeconds=5, timeoutSeconds=3, failureThreshold=2
+                                "/health",
+                                "http",
+                                tls=tls is not None,
+                                periodSeconds=5,
+                                timeoutSeconds=3,
+                                failureThreshold=2,
                             ),
                             # /health is 503 while no engine is healthy, which a restart would not mend
                             "livenessProbe": http_probe(
@@ -261,6 +187,11 @@ def _deployment(
                                 {"name": "tmp", "mountPath": "/tmp"},
                                 {"name": "routes", "mountPath": ROUTES_FOLDER, "readOnly": True},
                                 *access_mounts(deployment),
+                                *(
+                                    [{"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}]
+                                    if tls
+                                    else ()
+                                ),
                             ],
                         }
                     ],
@@ -269,11 +200,33 @@ def _deployment(
                         # made by who operates the endpoint, at any time; a deployment never resets it
                         {"name": "routes", "configMap": {"name": names.of("routes"), "optional": True}},
                         *access_volumes(deployment, names),
+                        *([_tls_volume(tls)] if tls else ()),
                     ],
                 },
             },
         },
     }
+
+
+def _tls_mount() -> Object:
+    """A folder, since a single file mounted would never change."""
+    return {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}
+
+
+def _tls_volume(tls: ClientTls) -> Object:
+    """The certificate and its key. Where the Secret is missing, no router starts."""
+    return {"name": "tls", "secret": {"secretName": tls.secret_name, "defaultMode": 0o440}}
+
+
+def _check_cpus(deployment: Deployment, group: InstanceGroup | None) -> None:
+    """Refuse more CPUs than a node of the routers' group has; what else runs there takes a tenth."""
+    node = find_instance_type(group.instance_type) if group else None
+    if group is not None and node is not None and deployment.routing.cpus > node.vcpus * 0.9:
+        raise ConfigError(
+            "routing.cpus",
+            deployment.routing.cpus,
+            f"at most {int(node.vcpus * 0.9)}: routers run on instance group {group.name}, {node.name}",
+        )
 
 
 def _peers_port(deployment: Deployment, endpoint: InferenceEndpointConfig) -> list[Object]:

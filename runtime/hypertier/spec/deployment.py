@@ -28,6 +28,7 @@ from hypertier.spec.instance_group import (
     settled,
 )
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
+from hypertier.spec.routing import Routing, check_routing
 from hypertier.spec.source import read_documents, read_text
 from hypertier.spec.tree import View, dotted, objects
 from hypertier.spec.unique import check_unique
@@ -372,6 +373,7 @@ class Deployment:
     controllers: Controllers = field(default_factory=Controllers)
     scaling: Scaling = field(default_factory=Scaling)
     disaggregation: Disaggregation = field(default_factory=Disaggregation)
+    routing: Routing = field(default_factory=Routing)
     access: Access | None = None
 
     def __post_init__(self) -> None:
@@ -381,6 +383,7 @@ class Deployment:
             raise ConfigError("serving", self.serving, " or ".join(SERVING_MODES))
         if self.access is not None:
             check_deployed(self.access, self.serving)
+        check_routing(self.routing, self.serving)
         shared_cache = self.access is not None and self.access.shared_cache
         check_tenants_of(self.cache.l2, self.serving, shared_cache=shared_cache)
         check_together(self.instance_groups, "instanceGroups")
@@ -481,6 +484,7 @@ class DeploymentFile:
     controllers: Controllers | None = None
     scaling: Scaling | None = None
     disaggregation: Disaggregation | None = None
+    routing: Routing | None = None
     access: Access | None = None
 
 

@@ -20,7 +20,7 @@ from hypertier.spec.instance_group import InstanceGroup, Taint
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects
-from hypertier_cdk.charts.router import router_settings
+from hypertier_cdk.charts.router_settings import router_settings
 
 INSTANCE_GROUP = "sagemaker.amazonaws.com/instance-group-name"
 

@@ -28,6 +28,7 @@ from hypertier.spec.deployment import (
     check_zone,
 )
 from hypertier.spec.instance_group import InstanceGroup, settled
+from hypertier.spec.routing import Routing, check_routing
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import DEPLOYMENT, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
@@ -89,6 +90,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         (path("controllers"), Controllers),
         (path("access"), Access),
         (path("disaggregation"), Disaggregation),
+        (path("routing"), Routing),
     ]
     parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
     parts += [((*TENANTS, index), L2Tenant) for index, _ in subject.manifest.mappings(TENANTS)]
@@ -102,6 +104,8 @@ def setting(subject: Subject) -> Iterator[Hit]:
                 read.check_fallbacks()
             if isinstance(read, Access) and serving in SERVING_MODES:
                 check_deployed(read, serving)
+            if isinstance(read, Routing):
+                check_routing(read, serving)
             if isinstance(read, L2):
                 check_tenants_of(
                     read, serving, shared_cache=subject.manifest.flag("access.sharedCache") is True
@@ -278,6 +282,9 @@ def _below(cls: type, setting: str, data: Mapping[str, Any]) -> Sequence[str | i
     parts = setting.split(".")
     if cls is Access:
         return [] if setting == "access" else _below_access(setting.removeprefix("access."), data)
+    if cls is Routing:
+        section, _, rest = setting.removeprefix("routing").removeprefix(".").partition(".")
+        return [part for part in (section, rest) if part]
     if cls is InstanceGroup and len(parts) > 2:
         return [int(part) if part.isdecimal() else part for part in parts[2:]]
     return parts[-1:]
