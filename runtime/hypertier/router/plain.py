@@ -155,10 +155,14 @@ class Head:
 
 _shared: dict[bytes, Head] = {}
 MAX_SHARED = 256
+MAX_KEPT_BYTES = 4096
+"""A longer head is forgotten with its request: ten thousand idle clients must not each leave one here."""
 
 
 def head_of(data: bytes, plain: PlainRequest) -> Head:
     """What `data` begins with; the same for many connections, which may be idle for long."""
+    if plain.end > MAX_KEPT_BYTES:
+        return Head(data, plain)
     key = b"%b\0%b" % _around_length(data[: plain.end], plain.length is not None)
     head = _shared.get(key)
     if head is None:
@@ -242,7 +246,7 @@ class AnswerReader:
                 )
                 return head, end
         found = read_answer(data)
-        if found is not None:
+        if found is not None and found[1] <= MAX_KEPT_BYTES:
             self._last, end = found
             self._begin, self._rest = _around_length(data[:end], self._last.length != CHUNKED)
         return found

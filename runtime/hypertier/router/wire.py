@@ -18,7 +18,7 @@ from typing import cast
 import httptools
 
 from hypertier.router.openai import Refusal
-from hypertier.router.plain import Head, ResponseHead, head_of, read_request
+from hypertier.router.plain import MAX_KEPT_BYTES, Head, ResponseHead, head_of, read_request
 
 # RFC 9110 section 7.6.1 (read 2026-12-01): these speak about one connection and end at a proxy.
 _HOP_BY_HOP = frozenset(
@@ -243,7 +243,8 @@ class RequestReader:
             plain = read_request(data, self._max_head_bytes, MAX_HEADERS)
             if plain is not None:
                 length, begin = -1 if plain.length is None else plain.length, plain.end
-                self._last_head = head = head_of(data, plain)
+                head = head_of(data, plain)
+                self._last_head = head if begin <= MAX_KEPT_BYTES else None
         if head is None or not begin or length > self._max_body_bytes:
             # llhttp does not tell of spaces before a value: only here they count.
             if len(data) > self._max_head_bytes and data.find(b"\r\n\r\n", 0, self._max_head_bytes) < 0:

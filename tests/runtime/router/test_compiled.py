@@ -68,7 +68,11 @@ def test_where_nothing_can_be_compiled_one_line_says_so(tmp_path: Path) -> None:
 @pytest.mark.cli
 @pytest.mark.skipif(not compiled.fits(), reason="not compiled here; `make setup` compiles where it can")
 def test_the_compiled_router_passes_the_tests_of_its_sources() -> None:
-    files = [str(HERE / f"test_{name}.py") for name in CORE]
+    files = [
+        *(str(HERE / f"test_{name}.py") for name in CORE),
+        str(HERE / "access"),
+        str(HERE / "strategies"),
+    ]
     options = ["-q", "--durations=0", "-m", "not engine", "-p", "no:cacheprovider"]
     environment = {**os.environ, compiled.SWITCH: "1"}
 

@@ -8,7 +8,15 @@ from fakes_requests import AMBIGUOUS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypertier.router.plain import CHUNKED, head_of, read_answer, read_request
+from hypertier.router.plain import (
+    CHUNKED,
+    MAX_KEPT_BYTES,
+    AnswerReader,
+    ResponseHead,
+    head_of,
+    read_answer,
+    read_request,
+)
 
 NAMES = [
     "Host",
@@ -127,6 +135,13 @@ def test_connections_whose_clients_say_the_same_keep_one_head() -> None:
     assert heads[0].values == {b"host": b"h", b"x-a": b"1"}
 
 
+def test_a_long_head_is_not_kept_for_others() -> None:
+    data = b"GET / HTTP/1.1\r\nHost: h\r\nX-A: %b\r\n\r\n" % (b"a" * MAX_KEPT_BYTES)
+    plain = read_request(data, 65536, 128)
+
+    assert head_of(data, plain) is not head_of(data, plain)
+
+
 @pytest.mark.parametrize(
     ("head", "length"),
     [
@@ -159,3 +174,36 @@ def test_plain_answer_tells_where_its_body_ends(head: bytes, length: int) -> Non
 )
 def test_answer_that_needs_more_than_counting_is_not_plain(head: bytes) -> None:
     assert read_answer(head) is None
+
+
+def answer_head(fields: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\n{fields}\r\n".encode()
+
+
+TOLD = ("raw", "status", "length", "ends_with_connection", "has_request_id", "is_stream")
+ANSWERS = {
+    "length": answer_head("content-length: 5\r\ndate: a\r\n"),
+    "longer": answer_head("content-length: 12345\r\ndate: a\r\n"),
+    "leading-zero": answer_head("content-length: 05\r\ndate: a\r\n"),
+    "no-number": answer_head("content-length: \r\ndate: a\r\n"),
+    "another-date": answer_head("content-length: 5\r\ndate: b\r\n"),
+    "a-line-more": answer_head("content-length: 5\r\ndate: a\r\nconnection: close\r\n"),
+    "two-lengths": answer_head("content-length: 5\r\ndate: a\r\ncontent-length: 6\r\n"),
+    "chunked": answer_head("transfer-encoding: chunked\r\n"),
+    "stream": answer_head("content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"),
+    "cut-off": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nda",
+    "another-status": answer_head("content-length: 5\r\ndate: a\r\n").replace(b"200 OK", b"500 No"),
+}
+
+
+@pytest.mark.parametrize("second", ANSWERS)
+@pytest.mark.parametrize("first", ANSWERS)
+def test_an_answers_head_reads_the_same_whatever_came_before(first: str, second: str) -> None:
+    def told(found: tuple[ResponseHead, int] | None) -> object:
+        return found and ({name: getattr(found[0], name) for name in TOLD}, found[1])
+
+    answers = AnswerReader()
+    answers.read(ANSWERS[first] + b"body")
+
+    for _ in range(2):
+        assert told(answers.read(ANSWERS[second] + b"body")) == told(read_answer(ANSWERS[second] + b"body"))
