@@ -10,16 +10,8 @@ from typing import Any
 
 import yaml
 
-from hypertier.spec.deployment import (
-    L1,
-    L2,
-    CacheTiers,
-    Deployment,
-    Disaggregation,
-    Images,
-    Scaling,
-    load_deployment,
-)
+from hypertier.spec.cache_tiers import L1, L2, CacheTiers
+from hypertier.spec.deployment import Deployment, Disaggregation, Images, Scaling, load_deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 

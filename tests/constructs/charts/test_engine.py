@@ -12,7 +12,8 @@ from kubernetes_gate import amount
 
 from hypertier.errors import ConfigError
 from hypertier.planning.engine import plan_engine
-from hypertier.spec.deployment import L2, Deployment, L2Tenant
+from hypertier.spec.cache_tiers import L2, L2Tenant
+from hypertier.spec.deployment import Deployment
 from hypertier.tier.launch import main as launch
 from hypertier.tier.preflight import option
 from hypertier_cdk.charts.engine import EXIT_SECONDS, LAMEDUCK_SECONDS

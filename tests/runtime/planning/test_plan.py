@@ -19,7 +19,8 @@ from hypertier.planning import report
 from hypertier.planning.break_even import break_even
 from hypertier.planning.plan import DeploymentPlan, plan_deployment
 from hypertier.spec import codec
-from hypertier.spec.deployment import CacheTiers, Deployment
+from hypertier.spec.cache_tiers import CacheTiers
+from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 

@@ -11,20 +11,17 @@ from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.access import Access, check_deployed
+from hypertier.spec.cache_tiers import L1, L2, L2Tenant, check_tenants_of
 from hypertier.spec.deployment import (
-    L1,
-    L2,
     NAME,
     SERVING_MODES,
     Cluster,
     Controllers,
     Disaggregation,
     Images,
-    L2Tenant,
     Operator,
     Scaling,
     check_region,
-    check_tenants_of,
     check_zone,
 )
 from hypertier.spec.instance_group import InstanceGroup, settled
