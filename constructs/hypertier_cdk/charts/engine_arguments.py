@@ -99,7 +99,7 @@ def engine_arguments(
     if role.decodes:
         args += _kv_events(endpoint, args)
     tracing = deployment.routing.tracing
-    if tracing is not None and argument_value(args, "--otlp-traces-endpoint") is None:
+    if tracing is not None and option_value(args, "--otlp-traces-endpoint") is None:
         args += ["--otlp-traces-endpoint", f"{tracing.endpoint.rstrip('/')}/v1/traces"]
     config = kv_transfer_config(cache_settings(deployment, role, plan))
     if uses_tiered_storage(endpoint):

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypertier.errors import ConfigError
-from hypertier.planning.engine import argument_value, plan_engine
+from hypertier.planning.engine import plan_engine
 from hypertier.router.settings import BY_PROMPT, STRATEGIES, RouterSettings
+from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, threshold_of
@@ -178,7 +179,7 @@ def served_names(endpoint: InferenceEndpointConfig) -> set[str]:
 def _values(args: Sequence[str], name: str) -> list[str]:
     """All values of an argument that takes several."""
     if name not in args:
-        value = argument_value(args, name)
+        value = option_value(args, name)
         return [] if value is None else [value]
     values = []
     for word in args[len(args) - list(reversed(args)).index(name) :]:
