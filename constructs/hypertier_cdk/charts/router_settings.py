@@ -9,7 +9,7 @@ from typing import Any
 from hypertier.errors import ConfigError
 from hypertier.planning.engine import plan_engine
 from hypertier.router.settings import BY_PROMPT, STRATEGIES, RouterSettings
-from hypertier.spec.arguments import option_value
+from hypertier.spec.arguments import option_name, option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, threshold_of
@@ -178,11 +178,12 @@ def served_names(endpoint: InferenceEndpointConfig) -> set[str]:
 
 def _values(args: Sequence[str], name: str) -> list[str]:
     """All values of an argument that takes several."""
-    if name not in args:
+    places = [index for index, word in enumerate(args) if option_name(word) == name and "=" not in word]
+    if not places:
         value = option_value(args, name)
         return [] if value is None else [value]
     values = []
-    for word in args[len(args) - list(reversed(args)).index(name) :]:
+    for word in args[places[-1] + 1 :]:
         if word.startswith("--"):
             break
         values.append(word)
