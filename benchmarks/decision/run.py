@@ -32,6 +32,8 @@ NUM_SYSTEMS = 10
 SYSTEM_BYTES = 8192
 TURN_BYTES = 4096
 NUM_CHOICES = 200
+CONSTANT_SECONDS, SECONDS_PER_BYTE = 0.01, 1.25e-5
+"""What an engine takes: 20,000 tokens a second."""
 STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 
 
@@ -74,8 +76,9 @@ class World:
             request = conversation(number, self.num_bytes)
             for replica in self.draw.sample(self.replicas.healthy, 1 + number % 3):
                 ticket = (number, replica.url)
-                self.strategy.sent(ticket, request, Choice(replica, "prefix"), self.now)
-                self.now += 0.5
+                held = SYSTEM_BYTES if number >= self.num_conversations // 2 else 0
+                self.strategy.sent(ticket, request, Choice(replica, "prefix", held), self.now)
+                self.now += CONSTANT_SECONDS + SECONDS_PER_BYTE * (request.num_bytes - held)
                 self.strategy.first_token(ticket, self.now)
                 if number % 8:
                     self.strategy.finished(ticket, self.now)

@@ -7,7 +7,7 @@ many steps as there are different answers, however many replicas there are.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 
 
@@ -44,31 +44,41 @@ class Holders:
         """The set of replicas that hold this block."""
         return self._masks.get(block, 0)
 
-    def groups(self, block_hashes: Sequence[int]) -> list[tuple[int, int]]:
+    def groups(
+        self, block_hashes: Sequence[int], names: Mapping[int, int] | None = None
+    ) -> list[tuple[int, int]]:
         """Replicas by how many of the prompt's first blocks they hold, most first.
 
-        Returns pairs of a number of blocks, 1 or more, and the set of the replicas that hold just so many.
+        With `names`, blocks are known here by what they are called there; one that is not there, or is 0, is
+        held by nobody. Returns pairs of a number of blocks, 1 or more, and the set of the replicas that hold
+        just so many.
         """
         find = self._masks.get
+        name = names.get if names is not None else None
         num_blocks = len(block_hashes)
-        mask = find(block_hashes[0], 0) if num_blocks else 0
+
+        def held(number: int) -> int:
+            block = block_hashes[number]
+            return find(block if name is None else name(block, 0), 0)
+
+        mask = held(0) if num_blocks else 0
         found: list[tuple[int, int]] = []
         at = 0
         while mask:
             # The last block that all of `mask` hold, by doubling steps and then by halves.
             step = 1
             low = at
-            while low + step < num_blocks and find(block_hashes[low + step], 0) & mask == mask:
+            while low + step < num_blocks and held(low + step) & mask == mask:
                 low += step
                 step *= 2
             high = min(low + step, num_blocks)
             while high - low > 1:
                 middle = (low + high) // 2
-                if find(block_hashes[middle], 0) & mask == mask:
+                if held(middle) & mask == mask:
                     low = middle
                 else:
                     high = middle
-            deeper = find(block_hashes[low + 1], 0) & mask if low + 1 < num_blocks else 0
+            deeper = held(low + 1) & mask if low + 1 < num_blocks else 0
             found.append((low + 1, mask & ~deeper))
             mask = deeper
             at = low + 1

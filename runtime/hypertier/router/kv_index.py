@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -71,18 +71,21 @@ class KvIndex:
             self._gpu.forget(replica)
             self._any.forget(replica)
 
-    def groups(self, names: Sequence[int], size: Callable[[int], float]) -> list[tuple[float, int]]:
+    def groups(
+        self, blocks: Sequence[int], size: Callable[[int], float], names: Mapping[int, int] | None = None
+    ) -> list[tuple[float, int]]:
         """Replicas by how much of these blocks they hold, most first.
 
-        `size(n)` is the size of the first n blocks. Returns pairs of a size, what is in L1 alone weighted by
-        `L1_WEIGHT`, and the set of the replicas that hold just so much.
+        With `names`, these are what the blocks are called there. `size(n)` is the size of the first n blocks.
+        Returns pairs of a size, what is in L1 alone weighted by `L1_WEIGHT`, and the set of the replicas that
+        hold just so much.
         """
-        on_gpu = self._gpu.groups(names)
+        on_gpu = self._gpu.groups(blocks, names)
         if not self._num_in_l1:
             return [(size(num), replicas) for num, replicas in on_gpu]
         found: list[tuple[float, int]] = []
         first = 0
-        for num_any, replicas in self._any.groups(names):
+        for num_any, replicas in self._any.groups(blocks, names):
             # No replica holds more on its GPU than at all: what is above was dealt with.
             while first < len(on_gpu) and on_gpu[first][0] > num_any:
                 first += 1

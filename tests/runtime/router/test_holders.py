@@ -69,6 +69,15 @@ def test_groups_say_what_counting_block_by_block_says(
     assert [blocks for blocks, _ in groups] == sorted({blocks for blocks, _ in groups}, reverse=True)
 
 
+def test_blocks_that_go_by_other_names_are_found_by_these() -> None:
+    holders = Holders()
+    holders.stored(0, [10, 20])
+    holders.stored(1, [10])
+
+    assert holders.groups([1, 2, 3], {1: 10, 2: 20, 3: 0}) == [(2, 0b01), (1, 0b10)]
+    assert holders.groups([1, 2, 3], {2: 20}) == []
+
+
 @given(st.sets(st.integers(0, 600)))
 def test_members_are_the_bits(replicas: set[int]) -> None:
     assert list(members(sum(1 << replica for replica in replicas))) == sorted(replicas)

@@ -141,25 +141,26 @@ class KvAware(PrefixAware):
 
         Of what follows behind all that is known in tokens, only what they were sent tells.
         """
-        linked = self.links.find(request.block_hashes)
-        if not linked.names:
+        hashes = request.block_hashes
+        names, first, is_confirmed, num_known = self.links.find(hashes)
+        num_names = num_known - first
+        if num_names <= 0:
             return "not_tokenized", []
-        first = linked.first
-        num_names = len(linked.names)
 
         def size(num: int) -> float:
             if num == num_names:  # what comes behind is not known in tokens
-                return likely_bytes(first + num, request.num_bytes)
+                return likely_bytes(num_known, request.num_bytes)
             return prefix_bytes(first + num) if num else 0
 
-        groups = self.index.groups(linked.names, size)
+        groups = self.index.groups(hashes[first:num_known], size, names)
         if groups:
-            self.links.confirm(request.block_hashes[first])
-        elif not linked.is_confirmed:
+            if not is_confirmed:
+                self.links.confirm(hashes[first])
+        elif not is_confirmed:
             return "not_confirmed", []
-        last = linked.num_known - 1
-        if last + 1 < len(request.block_hashes) and (whole := self.index.holding(linked.names[-1])):
-            behind = self._holders.groups(request.block_hashes[last:])
+        last = num_known - 1
+        if num_known < len(hashes) and (whole := self.index.holding(names.get(hashes[last], 0))):
+            behind = self._holders.groups(hashes[last:])
             groups += [(likely_bytes(last + num, request.num_bytes), mask & whole) for num, mask in behind]
         return None, groups
 
