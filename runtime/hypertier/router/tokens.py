@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -25,23 +25,16 @@ LINK_BYTES = 160
 """Memory of one link: 109 to 125 bytes by tracemalloc on CPython 3.11, with 70,000 to 200,000 of them."""
 MAX_ANSWER_BYTES = 64 * 2**20
 
-# What goes in front of the messages, or in the place of their text, where their bytes do not tell it; an
-# adapter's blocks and salted ones are named by more than their tokens.
-_UNLIKE = (
-    "tools",
-    "functions",
-    "documents",
-    "chat_template",
-    "cache_salt",
-    "prompt_embeds",
-    "mm_processor_kwargs",
-)
+# What an engine renders otherwise than `/tokenize`, or names by more than tokens that are known here.
+_UNLIKE = ("functions", "prompt_embeds", "mm_processor_kwargs")
 _CHAT_FIELDS = (
     "add_generation_prompt",
     "continue_final_message",
     "add_special_tokens",
+    "chat_template",
     "chat_template_kwargs",
 )
+_MODELS_BYTES = 4 * 2**20
 
 
 class Tokens(NamedTuple):
@@ -55,12 +48,23 @@ class Tokens(NamedTuple):
 class Question:
     """The body of a `POST /tokenize`, and the length of the prompt's JSON in the request.
 
-    `salt` is the `cache_salt` that the first block depends on beside its tokens; None where there is none.
+    `bare` is the same without the tools and documents that are rendered among the messages, `salt` the
+    `cache_salt` that the first block depends on beside its tokens; None where there are none. `model` is what
+    the request asks for, an adapter perhaps.
     """
 
     body: bytes
     num_bytes: int
     salt: str | None = None
+    bare: bytes | None = None
+    model: str | None = None
+
+
+class Inserted(NamedTuple):
+    """What stands in the rendered text and not in the prompt's bytes: so many characters, and where."""
+
+    at: int = 0
+    length: int = 0
 
 
 def question(prompt: Prompt) -> Question:
@@ -77,59 +81,117 @@ def question(prompt: Prompt) -> Question:
         raise TokenizeError("unsupported", f"no JSON: {error}") from error
     if not isinstance(request, dict):
         raise TokenizeError("unsupported", "no JSON object")
-    salt = prompt.seed.decode() or None
-    if request.get("cache_salt") == salt:
-        request.pop(
-            "cache_salt", None
-        )  # the router's own: blocks of bytes are seeded with it, as engines' are
+    salt = request.get("cache_salt") or None
+    if salt is not None and salt != prompt.seed.decode("utf-8", "replace"):
+        # The client's own is behind what the router looks at: blocks of bytes are not seeded with it.
+        raise TokenizeError("unsupported", "it has cache_salt")
     unlike = next((name for name in _UNLIKE if request.get(name)), None)
     if unlike is not None:
         raise TokenizeError("unsupported", f"it has {unlike}")
+    model = request.get("model") if isinstance(request.get("model"), str) else None
     asked: dict[str, Any] = {"return_token_strs": True}
-    if isinstance(request.get("model"), str):
-        asked["model"] = request["model"]
-    if prompt.path == b"/v1/chat/completions" and _is_plain(value):
+    if model is not None:
+        asked["model"] = model
+    bare = None
+    if prompt.path == b"/v1/chat/completions" and _is_text(value):
         asked |= {name: request[name] for name in _CHAT_FIELDS if name in request}
         asked["messages"] = value
+        added = _added(request)
+        if added:
+            bare = json.dumps(asked).encode()
+            asked |= added
     elif prompt.path == b"/v1/completions" and isinstance(value, str):
         asked |= {name: request[name] for name in ("add_special_tokens",) if name in request}
         asked["prompt"] = value
     else:
         raise TokenizeError("unsupported", "neither a text nor a chat of texts")
-    return Question(json.dumps(asked).encode(), len(rest[:end].encode()), salt)
+    return Question(json.dumps(asked).encode(), len(rest[:end].encode()), salt, bare, model)
 
 
-def _is_plain(messages: Any) -> bool:
-    """All of the chat is text."""
+def _added(request: dict[str, Any]) -> dict[str, Any]:
+    """What a chat's template gets beside its messages, as `/tokenize` takes it: none of it is in their bytes.
+
+    vLLM hands `documents` and `reasoning_effort` to the template (`ChatCompletionRequest.build_chat_params`,
+    vLLM 0.32, read 2026-12-01); `/tokenize` takes them among the template's own arguments alone.
+    """
+    added: dict[str, Any] = {}
+    if request.get("tools"):
+        if request.get("tool_choice") == "none":
+            raise TokenizeError("unsupported", "it has tools that the engine may leave out (tool_choice)")
+        added["tools"] = request["tools"]
+    given = request.get("chat_template_kwargs")
+    given = given if isinstance(given, dict) else {}
+    more: dict[str, Any] = {}
+    if request.get("documents"):
+        more["documents"] = request["documents"]
+    effort = request.get("reasoning_effort")
+    if effort is not None:
+        more["reasoning_effort"] = effort
+        if "enable_thinking" not in given:
+            more["enable_thinking"] = effort != "none"
+    if more:
+        added["chat_template_kwargs"] = {**given, **more}
+    return added
+
+
+def _is_text(messages: Any) -> bool:
+    """All of the chat is text, calls of tools among it."""
     return isinstance(messages, list) and all(
-        isinstance(message, dict) and isinstance(message.get("content"), str) and "tool_calls" not in message
-        for message in messages
+        isinstance(message, dict) and isinstance(message.get("content"), str | None) for message in messages
     )
 
 
-def tokenize(address: Address, prompt: Prompt, timeout_seconds: float) -> tuple[Question, Tokens]:
+def tokenize(address: Address, prompt: Prompt, timeout_seconds: float) -> tuple[Question, Tokens, Inserted]:
     """Ask an engine for a prompt's tokens, and wait for them. Raises TokenizeError."""
     asked = question(prompt)
-    return asked, ask(address, asked, timeout_seconds)
+    tokens = ask(address, asked, timeout_seconds)
+    if asked.bare is None:
+        return asked, tokens, Inserted()
+    return asked, tokens, inserted(tokens, ask(address, replace(asked, body=asked.bare), timeout_seconds))
+
+
+def inserted(tokens: Tokens, bare: Tokens) -> Inserted:
+    """What `tokens` have that `bare` have not: one run, where the two begin to differ."""
+    pairs = enumerate(zip(tokens.ids, bare.ids, strict=False))
+    shared = next((i for i, (one, other) in pairs if one != other), min(len(tokens.ids), len(bare.ids)))
+    length = sum(tokens.lengths) - sum(bare.lengths)
+    return Inserted(sum(tokens.lengths[:shared]), max(0, length))
 
 
 def ask(address: Address, asked: Question, timeout_seconds: float) -> Tokens:
     """Ask an engine, and wait for it. Raises TokenizeError with the cause `failed`."""
+    return read_tokens(_asked(address, "/tokenize", asked.body, timeout_seconds, MAX_ANSWER_BYTES))
+
+
+def is_adapter(address: Address, model: str, timeout_seconds: float) -> bool:
+    """Whether an engine serves that name as a LoRA adapter: one that its `/v1/models` gives a parent.
+
+    One that lists nothing has none. Raises TokenizeError with the cause `failed` where it can't be asked.
+    """
+    text = _asked(address, "/v1/models", None, timeout_seconds, _MODELS_BYTES)
+    try:
+        entries = json.loads(text)["data"]
+        return any(entry["id"] == model and entry.get("parent") is not None for entry in entries)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return False
+
+
+def _asked(address: Address, path: str, body: bytes | None, timeout_seconds: float, max_bytes: int) -> bytes:
     try:
         status, text = http_client.ask(
             tls.connection(address.host, address.port, address.tls),
-            "/tokenize",
-            method="POST",
-            body=asked.body,
-            headers={"Content-Type": "application/json"},
+            path,
+            method="GET" if body is None else "POST",
+            body=body,
+            headers={} if body is None else {"Content-Type": "application/json"},
             timeout_seconds=timeout_seconds,
-            max_bytes=MAX_ANSWER_BYTES,
+            max_bytes=max_bytes,
         )
     except HttpError as error:
-        raise TokenizeError("failed", f"/tokenize {error}") from error
+        raise TokenizeError("failed", f"{path} {error}") from error
     if status != 200:
-        raise TokenizeError("failed", f"/tokenize answered with {status}")
-    return read_tokens(text)
+        raise TokenizeError("failed", f"{path} answered with {status}")
+    return text
 
 
 def read_tokens(text: bytes) -> Tokens:
@@ -146,23 +208,34 @@ def read_tokens(text: bytes) -> Tokens:
 
 
 def names_of(
-    tokens: Tokens, block_size: int, num_bytes: int, num_blocks: int, salt: str | None = None
+    tokens: Tokens,
+    block_size: int,
+    num_bytes: int,
+    num_blocks: int,
+    *,
+    salt: str | None = None,
+    adapter: str | None = None,
+    more: Inserted | None = None,
 ) -> list[int | None]:
     """For each of the first blocks of bytes, the name of the last block of tokens that it covers whole.
 
     None where it covers none. JSON escapes some characters and a chat's template adds some, so bytes are
-    placed among tokens by the share of the text that stands before them. Raises KvEventError for numbers
-    that are no tokens.
+    placed among tokens by the share of the text that stands before them, what is `Inserted` left out. Raises
+    KvEventError for numbers that are no tokens.
     """
-    extra_keys: list[list[str] | None] = [None] * (len(tokens.ids) // block_size)
+    # As vLLM's `generate_block_hash_extra_keys`: all blocks have the adapter, the first alone has the salt.
+    own = [] if adapter is None else [adapter]
+    extra_keys = [own] * (len(tokens.ids) // block_size)
     if salt is not None and extra_keys:
-        extra_keys[0] = [salt]  # vLLM's `generate_block_hash_extra_keys`: the first block alone has it
+        extra_keys[0] = [*own, salt]
     names = list(chain(tokens.ids, block_size, extra_keys=extra_keys))
     ends = list(accumulate(tokens.lengths))
-    total = ends[-1] if ends else 0
+    skipped_at, skipped = more or Inserted()
+    total = ends[-1] - skipped if ends else 0
     found: list[int | None] = []
     for end in BLOCK_ENDS[:num_blocks]:
-        num_tokens = bisect_left(ends, total * min(1.0, end / num_bytes)) if num_bytes else 0
+        at = total * min(1.0, end / num_bytes) if num_bytes else 0.0
+        num_tokens = bisect_left(ends, at + skipped if at > skipped_at else at)
         num_whole = min(num_tokens // block_size, len(names))
         found.append(names[num_whole - 1] if num_whole else None)
     return found
@@ -200,14 +273,17 @@ class Links:
         """Memory that they take, estimated."""
         return LINK_BYTES * (len(self._young) + len(self._old))
 
-    def learn(self, block_hashes: Sequence[int], names: Sequence[int | None]) -> None:
-        """These blocks of bytes are these blocks of tokens."""
+    def learn(self, block_hashes: Sequence[int], names: Sequence[int | None]) -> bool:
+        """These blocks of bytes are these blocks of tokens; true where some were others before."""
+        is_changed = False
         for block, name in zip(block_hashes, names, strict=False):
             before = self._name(block)
             if before is not None and before != (name or 0):
                 self._confirmed.discard(block)
+                is_changed = True
             self._old.pop(block, None)
             self._keep(block, name or 0)
+        return is_changed
 
     def knows(self, block_hashes: Sequence[int]) -> bool:
         """All of these are linked."""

@@ -15,7 +15,17 @@ from hypertier.errors import TokenizeError
 from hypertier.router.kv_events import chain
 from hypertier.router.openai import BLOCK_ENDS, Prompt
 from hypertier.router.settings import Address
-from hypertier.router.tokens import LINK_BYTES, Links, Tokens, names_of, question, read_tokens, tokenize
+from hypertier.router.tokens import (
+    LINK_BYTES,
+    Links,
+    Tokens,
+    inserted,
+    is_adapter,
+    names_of,
+    question,
+    read_tokens,
+    tokenize,
+)
 
 CHAT = "/v1/chat/completions"
 
@@ -44,6 +54,37 @@ def test_a_chat_is_asked_as_the_engine_renders_it() -> None:
     assert asked.num_bytes == len(json.dumps(body["messages"]))
 
 
+def test_what_the_template_gets_beside_the_messages_is_asked_with_them_and_without() -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    body = chat(
+        "hi",
+        tools=tools,
+        documents=[{"text": "d"}],
+        chat_template="{{ x }}",
+        chat_template_kwargs={"k": 1},
+        reasoning_effort="low",
+    )
+
+    asked = question(prompt_of(CHAT, body))
+
+    plain = {
+        "model": "m",
+        "messages": body["messages"],
+        "chat_template": "{{ x }}",
+        "return_token_strs": True,
+    }
+    given = {"k": 1, "documents": [{"text": "d"}], "reasoning_effort": "low", "enable_thinking": True}
+    assert json.loads(asked.body) == {**plain, "tools": tools, "chat_template_kwargs": given}
+    assert json.loads(asked.bare or b"") == {**plain, "chat_template_kwargs": {"k": 1}}
+
+
+def test_calls_of_tools_are_text() -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]}
+    body = {"model": "m", "messages": [call, {"role": "tool", "tool_call_id": "1", "content": "42"}]}
+
+    assert json.loads(question(prompt_of(CHAT, body)).body)["messages"] == body["messages"]
+
+
 def test_a_completion_is_asked_by_its_text() -> None:
     asked = question(
         prompt_of("/v1/completions", {"model": "m", "prompt": "once", "add_special_tokens": False})
@@ -60,10 +101,10 @@ def test_a_completion_is_asked_by_its_text() -> None:
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        pytest.param(CHAT, chat("a", tools=[{"type": "function"}]), id="tools"),
+        pytest.param(CHAT, chat("a", tools=[{"type": "function"}], tool_choice="none"), id="tools-left-out"),
+        pytest.param(CHAT, chat("a", functions=[{"name": "f"}]), id="functions"),
         pytest.param(CHAT, chat("a", cache_salt="tenant"), id="salt"),
         pytest.param(CHAT, chat([{"type": "image_url"}]), id="image"),
-        pytest.param(CHAT, chat("a", chat_template="{{ x }}"), id="template"),
         pytest.param("/v1/messages", chat("a"), id="another-api"),
         pytest.param("/v1/completions", {"prompt": [1, 2]}, id="token-ids"),
         pytest.param("/v1/completions", {"prompt": ["a", "b"]}, id="several"),
@@ -185,11 +226,68 @@ def test_blocks_of_a_salted_prompt_are_those_that_engines_tell_of_it() -> None:
     told = list(chain(tokens.ids, 16, extra_keys=[["s"], None, None, None]))
 
     plain, salted, other = (
-        [name for name in names_of(tokens, 16, 256, 4, salt) if name is not None] for salt in (None, "s", "t")
+        [name for name in names_of(tokens, 16, 256, 4, salt=salt) if name is not None]
+        for salt in (None, "s", "t")
     )
 
     assert salted == told[: len(salted)] != []
     assert not set(salted) & {*plain, *other}
+
+
+def test_blocks_of_an_adapter_are_those_that_engines_tell_of_it() -> None:
+    tokens = Tokens(list(range(64)), [4] * 64)
+    told = list(chain(tokens.ids, 16, extra_keys=[["lora", "s"], ["lora"], ["lora"], ["lora"]]))
+
+    names = names_of(tokens, 16, 256, 4, salt="s", adapter="lora")
+
+    assert [name for name in names if name is not None] == told[:3]
+
+
+def test_bytes_behind_tools_are_placed_behind_them() -> None:
+    head, tools, tail = list(range(8)), list(range(100, 132)), list(range(8, 72))
+    bare = Tokens(head + tail, [2] * 72)
+    whole = Tokens(head + tools + tail, [2] * 104)
+
+    more = inserted(whole, bare)
+    names = names_of(whole, 8, 144, 2, more=more)
+
+    blocks = list(chain(whole.ids, 8))
+    assert more == (16, 64)
+    # Of 144 bytes, 64 end with the 32nd token: 8 before the tools, 24 behind them. A token cut short is none.
+    assert names == [blocks[(8 + 32 + 23) // 8 - 1], blocks[(8 + 32 + 55) // 8 - 1]]
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_one"),
+    [
+        pytest.param({"id": "a", "parent": "base"}, True, id="adapter"),
+        pytest.param({"id": "a", "parent": None}, False, id="model"),
+        pytest.param({"id": "b", "parent": "base"}, False, id="another"),
+    ],
+)
+def test_an_engine_says_which_of_its_models_are_adapters(entry: dict[str, Any], is_one: bool) -> None:
+    async def answer(received: Received, writer: asyncio.StreamWriter) -> None:
+        assert received.line == b"GET /v1/models HTTP/1.1"
+        writer.write(json_answer(json.dumps({"data": [entry]}).encode()))
+
+    async def asked() -> bool:
+        engine = FakeEngine(answer=answer)
+        await engine.start()
+        try:
+            address = Address("127.0.0.1", int(engine.url.rpartition(":")[2]))
+            return await asyncio.to_thread(is_adapter, address, "a", 5.0)
+        finally:
+            await engine.kill()
+
+    assert asyncio.run(asked()) is is_one
+
+
+def test_links_that_become_others_say_so() -> None:
+    links = Links(1 << 20)
+
+    assert not links.learn((1, 2), [10, 20])
+    assert not links.learn((1, 2, 3), [10, 20, 30])
+    assert links.learn((1, 2), [10, 21])
 
 
 def test_links_know_a_prompt_as_far_as_it_begins_alike() -> None:

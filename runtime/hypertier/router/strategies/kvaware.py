@@ -14,6 +14,7 @@ from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.holders import Holders, most_of
 from hypertier.router.kv_events import Event
 from hypertier.router.kv_index import KvIndex
+from hypertier.router.models import MAX_MODELS
 from hypertier.router.openai import BLOCK_LENGTHS, InferenceRequest, Prompt, likely_bytes, prefix_bytes
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import Choice
@@ -53,6 +54,7 @@ class KvAware(PrefixAware):
         self.tokenizations: Counter[str] = Counter()
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._asked_bytes = 0
+        self._is_adapter: dict[str, bool] = {}
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="tokenize")
 
     @property
@@ -184,15 +186,38 @@ class KvAware(PrefixAware):
 
     async def _learn(self, prompt: Prompt, block_hashes: tuple[int, ...], replica: Replica) -> None:
         try:
-            asked, answer = await asyncio.get_running_loop().run_in_executor(
+            loop = asyncio.get_running_loop()
+            asked, answer, more = await loop.run_in_executor(
                 self._threads, tokens.tokenize, replica.address, prompt, ASK_SECONDS
             )
+            adapter = await self._adapter(asked.model, replica)
             block_size = self.index.block_size
             if block_size is None:
                 raise TokenizeError("no_events", "no engine said yet how long its blocks are")
-            names = tokens.names_of(answer, block_size, asked.num_bytes, len(block_hashes), asked.salt)
+            names = tokens.names_of(
+                answer,
+                block_size,
+                asked.num_bytes,
+                len(block_hashes),
+                salt=asked.salt,
+                adapter=adapter,
+                more=more,
+            )
         except (TokenizeError, KvEventError) as error:
             self.tokenizations[error.cause] += 1
             return
-        self.links.learn(block_hashes, names)
-        self.tokenizations["good"] += 1
+        self.tokenizations["changed" if self.links.learn(block_hashes, names) else "good"] += 1
+
+    async def _adapter(self, model: str | None, replica: Replica) -> str | None:
+        """The model, where the replica says that it is an adapter; asked once for each name."""
+        if model is None:
+            return None
+        known = self._is_adapter.get(model)
+        if known is None:
+            known = await asyncio.get_running_loop().run_in_executor(
+                self._threads, tokens.is_adapter, replica.address, model, ASK_SECONDS
+            )
+            if len(self._is_adapter) >= MAX_MODELS:
+                self._is_adapter.clear()
+            self._is_adapter[model] = known
+        return model if known else None
