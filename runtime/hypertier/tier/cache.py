@@ -16,6 +16,8 @@ from hypertier.tier.mover import Mover, News, Slot
 from hypertier.tier.transfers import FinishedJob
 from hypertier.tier.upkeep import Upkeep
 
+SAMPLE_CHUNKS = 4  # as many as are loaded at once
+
 
 @dataclass(frozen=True)
 class Announcement:
@@ -54,7 +56,7 @@ class L2Cache:
         self._clock = clock
         self._scheduled_at: dict[str, float] = {}
         self._finished: list[FinishedJob] = []
-        self._stored: bytes | None = None  # last, so that L2 holds it, whatever requests ask for
+        self._stored: tuple[bytes, ...] = ()  # last, so that L2 holds them, whatever requests ask for
         self._num_awaited = 0  # lookups under way that requests wait for
         self._has_news = True  # there may be some: asked for once a step, not once a chunk
 
@@ -87,7 +89,7 @@ class L2Cache:
             self._verdicts.refuse(request_id, key)
             self._counters.add("lookups_gated")
             if self._gate.take_sample():
-                self._mover.sample([self._stored or key])
+                self._mover.sample(list(self._stored) or [key])
             return False
         return self._verdicts.ask(request_id, key, self._gate.min_chunks)
 
@@ -178,20 +180,20 @@ class L2Cache:
     def _take_in(self, news: News) -> None:
         for key, found in news.answers:
             self._verdicts.resolve(key, found)
-            if key == self._stored and not found:
-                self._stored = None
+            if not found and key in self._stored:
+                self._stored = tuple(each for each in self._stored if each != key)
         for seconds in news.lookup_seconds[: self._num_awaited]:
             self._num_awaited -= 1
             self._gate.observe_lookup(seconds)
-        for seconds in news.sample_seconds:
-            self._gate.observe_sample(1, seconds)
+        for num_chunks, seconds in news.samples:
+            self._gate.observe_sample(num_chunks, seconds)
         for job in news.finished:
             if job.is_load and job.moved:
                 self._gate.observe_load(len(job.moved), job.seconds)
             elif job.is_given_up:
                 self._gate.observe_load(1, job.seconds, num_useful=0)
             elif job.moved and not job.is_load:
-                self._stored = job.moved[-1]
+                self._stored = (*self._stored, *job.moved)[-SAMPLE_CHUNKS:]
             if job.is_given_up:
                 self._counters.add("loads_given_up")
             for key in job.failed if job.is_load else job.moved:

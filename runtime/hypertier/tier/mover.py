@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +18,8 @@ from hypertier.tier.lookups import Prober
 from hypertier.tier.metrics import Counters
 from hypertier.tier.transfers import FinishedJob, Patience, Task, Transfers
 
+SAMPLE = -1  # the number of a job that is nobody's
+SAMPLE_SECONDS = 1.0  # that it waits for the first chunk, and for each one more
 Slot = Any  # a memoryview of a chunk's bytes, or what the mover's `slot_of` makes one of
 
 
@@ -29,7 +30,7 @@ class News:
     answers: list[tuple[bytes, bool]] = field(default_factory=list)  # of lookups and samples
     finished: list[FinishedJob] = field(default_factory=list)
     lookup_seconds: list[float] = field(default_factory=list)
-    sample_seconds: list[float] = field(default_factory=list)
+    samples: list[tuple[int, float]] = field(default_factory=list)  # chunks loaded, and seconds for all
 
 
 def merge(into: News, news: News) -> None:
@@ -37,7 +38,7 @@ def merge(into: News, news: News) -> None:
     into.answers += news.answers
     into.finished += news.finished
     into.lookup_seconds += news.lookup_seconds
-    into.sample_seconds += news.sample_seconds
+    into.samples += news.samples
 
 
 class Mover(Protocol):
@@ -112,9 +113,7 @@ class ThreadMover:
         self._on_news = on_news
         self._clock = clock
         self._lookup_seconds: deque[float] = deque()
-        self._sample_seconds: deque[float] = deque()
         self._prober = Prober(self._probe, on_news)
-        self._sampler = Prober(self._load_samples, on_news)
 
     @property
     def is_up(self) -> bool:
@@ -136,34 +135,44 @@ class ThreadMover:
         self._prober.submit(keys)
 
     def sample(self, keys: list[bytes]) -> None:
-        """Load chunks for nobody."""
-        self._sampler.submit(keys)
+        """Load chunks for nobody, side by side as for a request: one alone takes longer than its share."""
+        slots = [memoryview(bytearray(self._entries.chunk_bytes)) for _ in keys]
+        self._load_into(SAMPLE, keys, slots, Patience(SAMPLE_SECONDS, SAMPLE_SECONDS))
 
     def load(
         self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot], patience: Patience | None = None
     ) -> None:
         """Fetch chunks straight into their slots, as far as the patience lasts."""
+        self._load_into(job_id, keys, [self._slot_of(slot) for slot in slots], patience)
+
+    def _load_into(
+        self, job_id: int, keys: Sequence[bytes], slots: Sequence[memoryview], patience: Patience | None
+    ) -> None:
         hurried_below = patience.first_seconds if patience else 0.0
 
         def load(key: bytes, slot: memoryview, seconds: float) -> bool:
             return self._load(key, slot, seconds, hurried_below)
 
-        self._transfers.submit_load(job_id, self._tasks(load, keys, slots), patience)
+        self._transfers.submit_load(job_id, tasks(load, keys, slots), patience)
 
     def store(self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot]) -> None:
         """Write chunks from their slots, as far as the backlog allows."""
-        num_dropped = self._transfers.submit_store(job_id, self._tasks(self._store, keys, slots))
+        views = [self._slot_of(slot) for slot in slots]
+        num_dropped = self._transfers.submit_store(job_id, tasks(self._store, keys, views))
         self._counters.add("stores_dropped", num_dropped)
         if num_dropped:
             self._on_news()
 
     def take_news(self) -> News:
         """Return what was done since the last call."""
+        finished = self._transfers.take_finished()
+        samples = [job for job in finished if job.job_id == SAMPLE]
+        seen = [(key, key in job.moved) for job in samples for key in (*job.moved, *job.failed)]
         return News(
-            [*self._prober.take_answers(), *self._sampler.take_answers()],
-            self._transfers.take_finished(),
+            [*self._prober.take_answers(), *seen],
+            [job for job in finished if job.job_id != SAMPLE],
             taken(self._lookup_seconds),
-            taken(self._sample_seconds),
+            [(len(job.moved), job.seconds) for job in samples if job.moved],
         )
 
     def drain(self) -> None:
@@ -175,17 +184,7 @@ class ThreadMover:
         self._entries.close()
         ended = self._transfers.close(timeout_seconds)
         self._prober.close(timeout_seconds)
-        self._sampler.close(timeout_seconds)
         return ended
-
-    def _tasks(
-        self,
-        move: Callable[[bytes, memoryview, float], bool],
-        keys: Sequence[bytes],
-        slots: Sequence[Slot],
-    ) -> list[Task]:
-        pairs = [(key, self._slot_of(slot)) for key, slot in zip(keys, slots, strict=True)]
-        return [Task(key, len(slot), partial(move, key, slot)) for key, slot in pairs]
 
     def _probe(self, keys: Sequence[bytes]) -> Sequence[bool]:
         if not keys:
@@ -198,18 +197,7 @@ class ThreadMover:
         self._counters.add("lookup_misses", len(found) - sum(found))
         return found
 
-    def _load_samples(self, keys: Sequence[bytes]) -> Sequence[bool]:
-        loaded = []
-        for key in keys:
-            begin = self._clock()
-            loaded.append(self._load(key, memoryview(bytearray(self._entries.chunk_bytes))))
-            if loaded[-1]:
-                self._sample_seconds.append(self._clock() - begin)
-        return loaded
-
-    def _load(
-        self, key: bytes, slot: memoryview, seconds: float = math.inf, hurried_below: float = 0.0
-    ) -> bool:
+    def _load(self, key: bytes, slot: memoryview, seconds: float, hurried_below: float) -> bool:
         """A load that is given less than `hurried_below` seconds shows nothing about L2 when it fails."""
         if not self._reads.circuit.is_closed:
             self._counters.add("circuit_open")
@@ -241,6 +229,13 @@ class ThreadMover:
         if stored:
             self._counters.add("write_bytes", len(slot))
         return stored
+
+
+def tasks(
+    move: Callable[[bytes, memoryview, float], bool], keys: Sequence[bytes], slots: Sequence[memoryview]
+) -> list[Task]:
+    """One for each chunk."""
+    return [Task(key, len(slot), partial(move, key, slot)) for key, slot in zip(keys, slots, strict=True)]
 
 
 def taken(queue: deque[float]) -> list[float]:

@@ -68,7 +68,7 @@ class Reporter:
             self._something.clear()
             news = mover.take_news()
             finished = [tuple(job) for job in news.finished]
-            told = (news.answers, finished, news.lookup_seconds, news.sample_seconds)
+            told = (news.answers, finished, news.lookup_seconds, news.samples)
             self._tell("report", told, counters.take(), mover.is_up, mover.retry_at)
 
     def _tell(self, *message: object) -> None:

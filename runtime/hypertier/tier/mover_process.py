@@ -219,14 +219,14 @@ class ProcessMover:
             _, what, error = message
             self._on_change(what, None if error is None else TierUnavailableError(": ".join(error)))
             return
-        _, (answers, finished, lookup_seconds, sample_seconds), counts, self._is_up, self._retry_at = message
+        _, (answers, finished, lookup_seconds, samples), counts, self._is_up, self._retry_at = message
         for name, amount in counts.items():
             self._counters.add(name, amount)
         jobs = [FinishedJob(*job) for job in finished]
         for job in jobs:
             self._jobs.pop(job.job_id, None)
         self._has_news = True
-        merge(self._news, News(answers, jobs, lookup_seconds, sample_seconds))
+        merge(self._news, News(answers, jobs, lookup_seconds, samples))
 
     def _give_up(self, error: Exception | None, timeout_seconds: float = 0.0) -> None:
         """End the process, whatever it does, and let fail what it was at."""

@@ -9,7 +9,7 @@ from fakes_tier import FakeClock, FixedNamespace, eventually
 
 from hypertier.errors import TierUnavailableError
 from hypertier.tier.backends.memory import MemoryBackend
-from hypertier.tier.cache import L2Cache
+from hypertier.tier.cache import SAMPLE_CHUNKS, L2Cache
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.entries import Entries
 from hypertier.tier.gate import FIRST_SAMPLE_SECONDS, Gate
@@ -268,11 +268,15 @@ def test_a_closed_gate_opens_though_nobody_asks_for_what_l2_holds(world: World) 
 def test_after_a_sample_that_l2_has_lost_the_next_is_what_is_asked_for(world: World) -> None:
     world.put(A, b"a")
     make_computing_cheap(world)
-    del world.backend.values[entry_name(b"n" * 16, B, 0)]
-    for _ in range(2):
-        world.clock.advance(FIRST_SAMPLE_SECONDS)
-        world.cache.lookup("r", A)
-        assert eventually(lambda: world.cache.flush() or world.cache._stored is None)
+    kept = dict(world.backend.values)
+    world.backend.values.clear()
+    world.clock.advance(FIRST_SAMPLE_SECONDS)
+    world.cache.lookup("r", A)
+    assert eventually(lambda: world.cache.flush() or not world.cache._stored)
+    world.backend.values.update(kept)
+
+    world.clock.advance(FIRST_SAMPLE_SECONDS)
+    world.cache.lookup("r", A)
 
     assert eventually(lambda: world.cache.flush() or world.cache.gate.is_open)
 
@@ -289,6 +293,34 @@ def test_what_a_sample_found_is_known_once(world: World) -> None:
     assert eventually(answered)
     assert answers == [(A, True), (B, False)]
     assert world.mover.take_news().answers == []
+
+
+def test_a_sample_is_as_many_chunks_as_are_loaded_at_once_those_stored_last(world: World) -> None:
+    keys = [bytes([letter]) * 36 for letter in b"abcdef"]
+    slots = [world.slot(number % 4) for number in range(len(keys))]
+    world.cache.store(1, keys, slots)
+    world.cache.drain()
+    world.cache.take_finished()
+    asked: list[list[bytes]] = []
+    world.mover.sample = asked.append  # type: ignore[method-assign]
+    make_computing_cheap(world)
+    world.clock.advance(FIRST_SAMPLE_SECONDS)
+
+    world.cache.lookup("r", C)
+
+    assert [len(sampled) for sampled in asked] == [SAMPLE_CHUNKS]
+    assert set(asked[0]) <= {*keys, B}
+
+
+def test_a_sample_tells_how_long_its_chunks_took_together(world: World) -> None:
+    world.put(A, b"a")
+    world.put(B, b"b")
+    world.mover.sample([A, B, C])
+    samples: list[tuple[int, float]] = []
+
+    assert eventually(lambda: bool(samples.extend(world.mover.take_news().samples) or samples))
+    assert samples == [(2, 0.0)]
+    assert world.mover.take_news().finished == []
 
 
 def test_a_preempted_request_tells_nothing_about_computing(world: World) -> None:

@@ -138,6 +138,26 @@ def test_chunks_are_stored_looked_up_and_loaded_through_shared_memory(world: Wor
     ]
 
 
+def test_a_sample_is_loaded_into_no_slot(world: World) -> None:
+    world.settle("r", C)
+    world.fill(0, b"a")
+    world.cache.store(1, [A], [0])
+    world.finished()
+    world.mover.sample([A, B])
+    samples: list[tuple[int, float]] = []
+
+    def sampled() -> bool:
+        news = world.mover.take_news()
+        samples.extend(news.samples if news else ())
+        return bool(samples)
+
+    assert eventually(sampled, SECONDS)
+    ((num_chunks, seconds),) = samples
+    assert num_chunks == 1
+    assert seconds > 0
+    assert [world.slot(number) for number in range(1, 8)] == [bytes(CHUNK)] * 7
+
+
 def test_nothing_is_stored_before_the_engine_knows_where_its_hashes_begin(world: World) -> None:
     world.root = None
     world.cache.store(1, [A], [0])
