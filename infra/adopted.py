@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
-from hypertier_cdk import AdoptedCluster, Network
+from hypertier_cdk import EksCluster, HyperPodCluster, Network
 from infra.controllers import add_controllers
 from infra.operator import add_operator
 
@@ -35,35 +34,34 @@ class AdoptedStack(cdk.Stack):
                 "what AWS says of the existing cluster: its arn, eksClusterName, eksSecurityGroupId, "
                 "nodeSecurityGroupId, vpcId, availabilityZones and privateSubnetIds",
             )
-        vpc = ec2.Vpc.from_vpc_attributes(
-            self,
-            "Vpc",
-            vpc_id=told.vpc_id,
-            availability_zones=list(told.availability_zones),
-            private_subnet_ids=list(told.private_subnet_ids),
-        )
-        for subnet in vpc.private_subnets:
-            cdk.Annotations.of(subnet).acknowledge_warning(
-                "@aws-cdk/aws-ec2:noSubnetRouteTableId", "no route is added to a network that exists already"
-            )
-        self.network = Network(
+        self.network = Network.from_vpc_attributes(
             self,
             "Network",
-            existing=vpc,
-            existing_cidrs=told.vpc_cidrs,
+            vpc_id=told.vpc_id,
+            vpc_cidrs=told.vpc_cidrs,
+            availability_zones=told.availability_zones,
+            private_subnet_ids=told.private_subnet_ids,
             closed=deployment.cluster.closed_network,
         )
-        self.cluster = AdoptedCluster(
+        eks_cluster = EksCluster.from_cluster_attributes(
+            self,
+            "Eks",
+            network=self.network,
+            cluster_name=told.eks_cluster_name,
+            kubernetes_version=deployment.cluster.kubernetes_version,
+            security_group_id=told.eks_security_group_id,
+            oidc_provider_arn=told.oidc_provider_arn,
+            existing_addons=told.addons,
+            existing_namespaces=told.namespaces,
+        )
+        self.cluster = HyperPodCluster.from_cluster_attributes(
             self,
             "Cluster",
             network=self.network,
-            name=existing,
+            eks_cluster=eks_cluster,
+            cluster_name=existing,
             cluster_arn=told.arn,
-            eks_cluster_name=told.eks_cluster_name,
-            kubernetes_version=deployment.cluster.kubernetes_version,
-            eks_security_group_id=told.eks_security_group_id,
             node_security_group_id=told.node_security_group_id,
-            oidc_provider_arn=told.oidc_provider_arn,
         )
         self.operator = add_operator(self, deployment, self.cluster)
         self.controllers = add_controllers(self, deployment, self.cluster)

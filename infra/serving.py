@@ -8,6 +8,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from hypertier.errors import ConfigError
+from hypertier.spec.cache_tiers import L2
 from hypertier.spec.deployment import Deployment
 from hypertier_cdk import (
     CacheStore,
@@ -16,6 +17,7 @@ from hypertier_cdk import (
     InferenceOperator,
     Network,
 )
+from hypertier_cdk.adopted_store import AdoptedCacheStore
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.cluster_base import ClusterBase
 from infra.controllers import Controllers
@@ -25,7 +27,7 @@ class ServingStack(cdk.Stack):
     """Every endpoint of a deployment; those with a Valkey L2 share one store.
 
     Attributes:
-        store: the shared L2, or None where no endpoint wants one.
+        store: the shared L2, or None where no endpoint wants one, or it exists already.
         scalings: by the endpoint's name, for each endpoint that may grow.
     """
 
@@ -55,19 +57,8 @@ class ServingStack(cdk.Stack):
         uses_store = [
             selfhosted and endpoint.kv_cache.l2_backend == "redis" for endpoint in deployment.endpoints
         ]
-        l2 = deployment.cache.l2
-        self.store = (
-            CacheStore(
-                self,
-                "L2",
-                vpc=network.vpc,
-                bandwidth_bytes_per_second=l2.bandwidth_bytes_per_second,
-                size_bytes=l2.size_bytes,
-                node_family=l2.node_family,
-            )
-            if any(uses_store)
-            else None
-        )
+        shared = self._shared_store(deployment.cache.l2, network) if any(uses_store) else None
+        self.store = shared if isinstance(shared, CacheStore) else None
         self.endpoints = [
             InferenceEndpoint(
                 self,
@@ -75,7 +66,7 @@ class ServingStack(cdk.Stack):
                 cluster=cluster,
                 deployment=deployment,
                 endpoint=endpoint,
-                cache_store=self.store if with_store else None,
+                cache_store=shared if with_store else None,
                 operator_ready=operator.ready if operator else None,
                 keda_ready=controllers.keda_ready,
                 load_balancer_controller_ready=controllers.load_balancer_controller_ready,
@@ -87,6 +78,21 @@ class ServingStack(cdk.Stack):
             for endpoint in self.endpoints
             if grows
         }
+
+    def _shared_store(self, l2: L2, network: Network) -> CacheStore | AdoptedCacheStore:
+        existing = l2.existing
+        if existing is not None:
+            return CacheStore.from_cache_store_attributes(
+                self, "L2", url=existing.url, secret_arn=existing.secret_arn, key_arn=existing.key_arn
+            )
+        return CacheStore(
+            self,
+            "L2",
+            vpc=network.vpc,
+            bandwidth_bytes_per_second=l2.bandwidth_bytes_per_second,
+            size_bytes=l2.size_bytes,
+            node_family=l2.node_family,
+        )
 
     def _scaling(
         self, endpoint: InferenceEndpoint, deployment: Deployment, cluster: ClusterBase

@@ -10,11 +10,10 @@ from importlib import import_module
 from typing import Any
 
 _MODULES = {
-    "AdoptedCacheStore": "hypertier_cdk.adopted_store",
-    "AdoptedCluster": "hypertier_cdk.adopted_cluster",
     "CacheStore": "hypertier_cdk.cache_store",
     "CacheUtilizationScaling": "hypertier_cdk.scaling",
     "ChartInputs": "hypertier_cdk.charts.inputs",
+    "EksCluster": "hypertier_cdk.adopted_eks",
     "EndpointAlarms": "hypertier_cdk.alarms",
     "EndpointChart": "hypertier_cdk.charts.endpoint",
     "EndpointDashboard": "hypertier_cdk.dashboard",

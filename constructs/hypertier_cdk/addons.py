@@ -8,7 +8,7 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
-from constructs import Construct, IDependable
+from constructs import Construct, DependencyGroup, IDependable
 
 # Nodes without these do not become ready; they run on every node as it joins.
 BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
@@ -33,12 +33,14 @@ def new_addon(
     role: iam.IRole | None = None,
     configuration: Mapping[str, Any] | None = None,
     pod_identity: Mapping[str, iam.IRole] | None = None,
+    overwrite: bool = True,
     after: Sequence[IDependable] = (),
 ) -> eks.CfnAddon:
     """An EKS add-on; without a `version` the one that EKS takes for the cluster's version.
 
     `role` is for its service account, by the cluster's OIDC provider; `pod_identity` maps service accounts to
-    roles, by EKS Pod Identity. `configuration` may hold tokens.
+    roles, by EKS Pod Identity. `configuration` may hold tokens. Without `overwrite` EKS refuses to take over
+    what somebody else has installed.
     """
     addon = eks.CfnAddon(
         scope,
@@ -46,7 +48,7 @@ def new_addon(
         addon_name=name,
         addon_version=version,
         cluster_name=cluster.cluster_name,
-        resolve_conflicts="OVERWRITE",
+        resolve_conflicts="OVERWRITE" if overwrite else "NONE",
         service_account_role_arn=role.role_arn if role else None,
         configuration_values=cdk.Stack.of(scope).to_json_string(configuration) if configuration else None,
         pod_identity_associations=[
@@ -64,7 +66,8 @@ def new_addon(
 class ClusterAddons(Construct):
     """The add-ons that every HyperPod cluster has, and those that a part asks for, each once.
 
-    `versions` pins an add-on by its name. An `adopted` cluster has the first already.
+    `versions` pins an add-on by its name. An `adopted` cluster has those for nodes, and those that are
+    `existing`; what it has is left as it is.
 
     Attributes:
         before_nodes: what the nodes depend on.
@@ -77,11 +80,14 @@ class ClusterAddons(Construct):
         *,
         cluster: eks.ICluster,
         versions: Mapping[str, str] | None = None,
+        existing: Sequence[str] = (),
         adopted: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self._cluster = cluster
         self._versions = dict(versions or {})
+        self._existing = frozenset((*existing, *BEFORE_NODES, *AFTER_NODES) if adopted else existing)
+        self._adopted = adopted
         self._nodes_ready: list[IDependable] = []
         self._made: dict[str, eks.CfnAddon] = {}
         self.before_nodes = [] if adopted else [self._add(name) for name in BEFORE_NODES]
@@ -89,7 +95,11 @@ class ClusterAddons(Construct):
     def after_nodes(self, nodes_ready: IDependable) -> list[eks.CfnAddon]:
         """Add what needs nodes; every later add-on depends on `nodes_ready` too."""
         self._nodes_ready = [nodes_ready]
-        return [self._add(name) for name in AFTER_NODES]
+        return [self._add(name) for name in AFTER_NODES if not self.exists(name)]
+
+    def exists(self, name: str) -> bool:
+        """Whether the cluster had it before."""
+        return name in self._existing
 
     def add(
         self,
@@ -98,8 +108,10 @@ class ClusterAddons(Construct):
         role: iam.IRole | None = None,
         configuration: Mapping[str, Any] | None = None,
         after: Sequence[IDependable] = (),
-    ) -> eks.CfnAddon:
-        """The add-on of that name, made when it is asked for the first time."""
+    ) -> IDependable:
+        """The add-on of that name, made when it is asked for the first time; nothing where it exists."""
+        if self.exists(name):
+            return DependencyGroup()
         return self._made.get(name) or self._add(name, role=role, configuration=configuration, after=after)
 
     def _add(
@@ -118,6 +130,7 @@ class ClusterAddons(Construct):
             version=self._versions.get(name),
             role=role,
             configuration=configuration or CONFIGURATIONS.get(name),
+            overwrite=not self._adopted,
             after=[*self._nodes_ready, *after],
         )
         return self._made[name]

@@ -10,22 +10,15 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from hypertier.tier.address import parse_l2_url
-from hypertier_cdk.arguments import checked
 from hypertier_cdk.roles import let_read_secret
 
 
 class AdoptedCacheStore(Construct):
-    """The store at `url` (`rediss://HOST:PORT`), whose user and password lie in the secret `secret_arn`.
-
-    Takes the place of a `CacheStore`. It may stand in a network beside the VPC, its secret in another Region.
-    `key_arn` is the customer key of the secret, where it has one. The nodes must be let in by the store's
-    owner, whose security group is not touched.
-    """
+    """What `CacheStore.from_cache_store_attributes` gives; it takes the place of a `CacheStore`."""
 
     backend = "redis"
     is_in_vpc = False  # as far as is known
 
-    @checked
     def __init__(
         self,
         scope: Construct,

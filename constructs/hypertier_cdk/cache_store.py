@@ -17,6 +17,7 @@ from constructs import Construct
 from hypertier.catalog.cache_nodes import DEFAULT_FAMILY
 from hypertier.errors import ConfigError
 from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
+from hypertier_cdk.adopted_store import AdoptedCacheStore
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.nag import accept
 from hypertier_cdk.roles import let_read_secret
@@ -168,6 +169,18 @@ class CacheStore(Construct):
         )
         accept(self.resource, "users and their passwords take the place of Redis' one AUTH token", "AEC6")
         self.url = f"rediss://{self.resource.attr_configuration_end_point_address}:{PORT}"
+
+    @staticmethod
+    @checked
+    def from_cache_store_attributes(
+        scope: Construct, construct_id: str, *, url: str, secret_arn: str, key_arn: str | None = None
+    ) -> AdoptedCacheStore:
+        """The Valkey store at `url` (`rediss://HOST:PORT`), as it is, in the VPC or in a network beside it.
+
+        Its user and password lie in the secret `secret_arn`, under `key_arn` where that is a customer key, in
+        any Region. The nodes must be let in by the store's owner, whose security group is not touched.
+        """
+        return AdoptedCacheStore(scope, construct_id, url=url, secret_arn=secret_arn, key_arn=key_arn)
 
     def metric(self, name: str, shard: int, **options: Any) -> cw.Metric:
         """A metric of ElastiCache of the node that was made as primary of `shard`, 1 to `plan.num_shards`.

@@ -16,6 +16,8 @@ from hypertier.errors import ConfigError
 from hypertier.spec import instance_group as spec
 from hypertier.spec.instance_group import check_open, check_together, settled
 from hypertier_cdk.addons import ClusterAddons
+from hypertier_cdk.adopted_cluster import AdoptedCluster
+from hypertier_cdk.adopted_eks import EksCluster
 from hypertier_cdk.arguments import check_image, checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.eks import new_eks_cluster
@@ -34,9 +36,10 @@ _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 class HyperPodCluster(ClusterBase):
     """An EKS cluster and the HyperPod cluster `name` on it, with its instance groups.
 
-    `api_cidrs` says who outside the VPC may reach the Kubernetes API, behind IAM: everybody for None, nobody
-    for none. With `autoscaling` HyperPod's Karpenter adds and removes nodes itself, within
-    `HyperpodNodeClass` objects.
+    On an `eks_cluster` that exists its control plane, add-ons and security group are left as they are, and
+    HyperPod's nodes carry that group beside their own. `api_cidrs` says who outside the VPC may reach the
+    Kubernetes API, behind IAM: everybody for None, nobody for none. With `autoscaling` HyperPod's Karpenter
+    adds and removes nodes itself, within `HyperpodNodeClass` objects.
 
     Attributes:
         resource: the `AWS::SageMaker::Cluster`.
@@ -52,7 +55,8 @@ class HyperPodCluster(ClusterBase):
         construct_id: str,
         *,
         network: Network,
-        kubernetes_version: str,
+        kubernetes_version: str | None = None,
+        eks_cluster: EksCluster | None = None,
         instance_groups: Sequence[spec.InstanceGroup],
         tiered_storage: TieredStorage | None = None,
         autoscaling: bool = False,
@@ -64,6 +68,14 @@ class HyperPodCluster(ClusterBase):
         name: str,
     ) -> None:
         super().__init__(scope, construct_id)
+        if (kubernetes_version is None) == (eks_cluster is None):
+            raise ConfigError(
+                "kubernetes_version",
+                kubernetes_version,
+                "the version of a new EKS cluster, or eks_cluster instead",
+            )
+        if eks_cluster is not None and api_cidrs is not None:
+            raise ConfigError("api_cidrs", list(api_cidrs), "None: the API of eks_cluster is its owner's")
         if not _NAME.fullmatch(name):
             raise ConfigError("name", name, "1 to 63 letters, digits and hyphens, no hyphen at either end")
         for setting, image in (
@@ -96,15 +108,20 @@ class HyperPodCluster(ClusterBase):
 
         self.network = network
         network.reach("nodes", "manifests")
-        self.eks_cluster = new_eks_cluster(
-            self,
-            "Eks",
-            network=network,
-            kubernetes_version=kubernetes_version,
-            api_cidrs=api_cidrs,
-        )
+        if eks_cluster is not None:
+            self.adopt(eks_cluster)
+        elif kubernetes_version is not None:
+            self.eks_cluster = new_eks_cluster(
+                self,
+                "Eks",
+                network=network,
+                kubernetes_version=kubernetes_version,
+                api_cidrs=api_cidrs,
+            )
         self.functions_inside = network.closed or api_cidrs is not None
-        nodes = NodeSecurityGroup(self, "Nodes", vpc=network.vpc, eks_cluster=self.eks_cluster)
+        nodes = NodeSecurityGroup(
+            self, "Nodes", vpc=network.vpc, eks_cluster=self.eks_cluster, adopted=self.adopted is not None
+        )
         self.node_security_group = nodes.group
         self.execution_role = execution_role(self, "ExecutionRole", vpc=network.vpc, cluster=self.eks_cluster)
         scripts = LifecycleScripts(self, "Scripts", scripts=local_scripts) if local_scripts else None
@@ -115,7 +132,14 @@ class HyperPodCluster(ClusterBase):
             for group in groups
         )
         let_read_scripts(self.execution_role, [group.lifecycle for group in groups if group.lifecycle])
-        self.addons = ClusterAddons(self, "Addons", cluster=self.eks_cluster, versions=addon_versions)
+        self.addons = ClusterAddons(
+            self,
+            "Addons",
+            cluster=self.eks_cluster,
+            versions=addon_versions,
+            existing=eks_cluster.existing_addons if eks_cluster else (),
+            adopted=self.adopted is not None,
+        )
         self._volumes_key = (
             kms.Key(self, "VolumesKey", description="volumes of HyperPod nodes", enable_key_rotation=True)
             if any(group.needs_volume_key for group in groups)
@@ -137,10 +161,10 @@ class HyperPodCluster(ClusterBase):
                 )
             ),
             vpc_config=sagemaker.CfnCluster.VpcConfigProperty(
-                security_group_ids=[self.node_security_group.security_group_id],
+                security_group_ids=nodes.carried,
                 subnets=[subnet.subnet_id for subnet in network.private_subnets],
             ),
-            instance_groups=[self._group(group) for group in groups],
+            instance_groups=[self._group(group, nodes.carried) for group in groups],
             node_provisioning_mode="Continuous",
             node_recovery="Automatic",
             auto_scaling=sagemaker.CfnCluster.ClusterAutoScalingConfigProperty(
@@ -160,12 +184,15 @@ class HyperPodCluster(ClusterBase):
         self.cluster_arn = self.resource.attr_cluster_arn
         # Before the nodes: a node is no use without them, and a DaemonSet waits for nodes by itself.
         manifest = eks.KubernetesManifest(
-            self, "NodeAgents", cluster=self.eks_cluster, manifest=agents, overwrite=True
+            self, "NodeAgents", cluster=self.eks_cluster, manifest=agents, overwrite=self.adopted is None
         )
+        if eks_cluster is not None:
+            manifest.node.add_dependency(eks_cluster.ready)
         self.resource.node.add_dependency(manifest)
         awaited = first_nodes(groups)
-        self.nodes_ready: IDependable = (
-            NodeReadiness(
+        self.nodes_ready: IDependable = self.resource
+        if awaited:
+            readiness = NodeReadiness(
                 self,
                 "NodeReadiness",
                 eks_cluster=self.eks_cluster,
@@ -174,22 +201,52 @@ class HyperPodCluster(ClusterBase):
                 hyperpod_name=name,
                 nodes_by_group=awaited,
                 after=self.resource,
-            ).ready
-            if awaited
-            else self.resource
-        )
+                adopted=self.adopted is not None,
+            )
+            self.nodes_ready = readiness.ready
+            if eks_cluster is not None:
+                readiness.node.add_dependency(eks_cluster.ready)
         self.addons.after_nodes(self.nodes_ready)
+
+    @staticmethod
+    @checked
+    def from_cluster_attributes(
+        scope: Construct,
+        construct_id: str,
+        *,
+        network: Network,
+        eks_cluster: EksCluster,
+        cluster_name: str,
+        cluster_arn: str,
+        node_security_group_id: str,
+    ) -> ClusterBase:
+        """The HyperPod cluster `cluster_name` on `eks_cluster`, both as they are.
+
+        `aws sagemaker describe-cluster` tells `cluster_arn`, which ends in an id, and the nodes' security
+        group. The EKS cluster must have the Pod Identity agent.
+        """
+        return AdoptedCluster(
+            scope,
+            construct_id,
+            network=network,
+            eks_cluster=eks_cluster,
+            cluster_name=cluster_name,
+            cluster_arn=cluster_arn,
+            node_security_group_id=node_security_group_id,
+        )
 
     def _volume_key_arns(self, groups: Sequence[InstanceGroup]) -> list[str]:
         """Every key that the nodes' volumes are encrypted with, each once."""
         own = [self._volumes_key.key_arn] if self._volumes_key else []
         return list(dict.fromkeys([*own, *(key for group in groups for key in group.volume_key_arns)]))
 
-    def _group(self, group: InstanceGroup) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
+    def _group(
+        self, group: InstanceGroup, security_group_ids: Sequence[str]
+    ) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
         return group.to_property(
             execution_role=self.execution_role,
             subnet=self.network.subnet_in(group.availability_zone_id) if group.availability_zone_id else None,
-            security_groups=[self.node_security_group],
+            security_group_ids=security_group_ids,
             volume_key=self._volumes_key,
         )
 

@@ -12,6 +12,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
 from hypertier_cdk.addons import FSX_DRIVER, S3_DRIVER, ClusterAddons
+from hypertier_cdk.adopted_eks import EksCluster
 from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.network import Network
 from hypertier_cdk.roles import service_account_role
@@ -29,6 +30,7 @@ class ClusterBase(Construct):
         addons: its EKS add-ons.
         functions_inside: whether functions must stand in the VPC to reach the Kubernetes API.
         nodes_ready: what pods must depend on; a new cluster is complete before any node exists.
+        adopted: the EKS cluster, where it is somebody else's; None for one that was made here.
     """
 
     network: Network
@@ -42,8 +44,14 @@ class ClusterBase(Construct):
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
+        self.adopted: EksCluster | None = None
         self._s3_role: iam.Role | None = None
         self._oidc_provider: iam.IOpenIdConnectProvider | None = None
+
+    def adopt(self, eks_cluster: EksCluster) -> None:
+        """Live on an EKS cluster that exists already."""
+        self.adopted = eks_cluster
+        self.eks_cluster = eks_cluster.cluster
 
     def add_manifest(
         self,
@@ -54,11 +62,17 @@ class ClusterBase(Construct):
     ) -> eks.KubernetesManifest:
         """Apply Kubernetes objects once nodes are ready and what they depend on exists.
 
-        `scope` says whose they are (default: the cluster's), so that another stack can bring its own.
+        `scope` says whose they are (default: the cluster's), so that another stack can bring its own. On
+        somebody else's cluster a deployment fails where an object of such a name exists, and leaves it as it
+        is.
         """
         self.network.refuse_unreachable_images(objects)
         manifest = eks.KubernetesManifest(
-            scope or self, manifest_id, cluster=self.eks_cluster, manifest=list(objects), overwrite=True
+            scope or self,
+            manifest_id,
+            cluster=self.eks_cluster,
+            manifest=list(objects),
+            overwrite=self.adopted is None,
         )
         manifest.node.add_dependency(self.nodes_ready, *depends_on)
         return manifest
@@ -96,7 +110,13 @@ class ClusterBase(Construct):
 
     @property
     def oidc_provider(self) -> iam.IOpenIdConnectProvider:
-        """The cluster's OIDC provider in IAM, made when the first role goes by it."""
+        """The cluster's OIDC provider in IAM, made when the first role goes by it.
+
+        Raises:
+            ConfigError: the cluster is somebody else's, and its provider was not given.
+        """
+        if self.adopted is not None:
+            return self.adopted.oidc_provider
         if self._oidc_provider is None:
             # Not the cluster's own property, which makes it by a custom resource.
             cluster = cast("eks.Cluster", self.eks_cluster)
@@ -105,8 +125,10 @@ class ClusterBase(Construct):
             )
         return self._oidc_provider
 
-    def s3_driver(self) -> eks.CfnAddon:
+    def s3_driver(self) -> IDependable:
         """The driver that mounts S3 buckets, with a role that may read none yet."""
+        if self.addons.exists(S3_DRIVER):
+            return self.addons.add(S3_DRIVER)
         if self._s3_role is None:
             self._s3_role = service_account_role(
                 self,
@@ -123,10 +145,12 @@ class ClusterBase(Construct):
     def read_bucket(self, bucket_name: str) -> IDependable:
         """Let pods mount this S3 bucket for reading; depend on what comes back to be able to.
 
-        The driver has one role for all pods, so every pod can mount what one of them may.
+        The driver has one role for all pods, so every pod can mount what one of them may. A driver that is
+        there already has a role of its owner's, who lets it read the bucket.
         """
         driver = self.s3_driver()
-        assert self._s3_role is not None
+        if self._s3_role is None:
+            return driver
         bucket = f"arn:{cdk.Stack.of(self).partition}:s3:::{bucket_name}"
         self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket]))
         self._s3_role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[f"{bucket}/*"]))

@@ -30,7 +30,7 @@ from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.tiered_storage import TieredStorage
 
 CLIENTS_FROM_ANYWHERE = (
-    "whoever reaches the network may send requests: of an existing one name all ranges, by existing_cidrs of "
+    "whoever reaches the network may send requests: of an existing one name all ranges, by vpc_cidrs of "
     "Network (cluster.attributes.vpcCidrs), or the clients, by cluster.clientCidrs"
 )
 
@@ -222,7 +222,9 @@ def _only_endpoint(deployment: Deployment) -> InferenceEndpointConfig:
 def _namespace(
     scope: Construct, cluster: ClusterBase, deployment: Deployment, endpoint: InferenceEndpointConfig
 ) -> list[eks.KubernetesManifest]:
-    """The endpoint's namespace, made once a stack; none for Kubernetes' own `default`."""
+    """The endpoint's namespace, made once a stack; none for Kubernetes' own `default`, or one that exists."""
+    if cluster.adopted is not None and endpoint.namespace in cluster.adopted.existing_namespaces:
+        return []
     found = [
         entry for entry in namespace_objects(deployment) if entry["metadata"]["name"] == endpoint.namespace
     ]

@@ -60,7 +60,7 @@ class InstanceGroup(spec.InstanceGroup):
         *,
         execution_role: iam.IRole,
         subnet: ec2.ISubnet | None,
-        security_groups: Sequence[ec2.ISecurityGroup],
+        security_group_ids: Sequence[str],
         volume_key: kms.IKey | None = None,
     ) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
         """The group as `AWS::SageMaker::Cluster` takes it; `subnet` puts all its nodes into one zone.
@@ -78,7 +78,7 @@ class InstanceGroup(spec.InstanceGroup):
             )
         if subnet:
             optional["override_vpc_config"] = cluster.VpcConfigProperty(
-                security_group_ids=[group.security_group_id for group in security_groups],
+                security_group_ids=list(security_group_ids),
                 subnets=[subnet.subnet_id],
             )
         if self.spot:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ipaddress import ip_network
 from typing import Any
 
 import aws_cdk as cdk
@@ -25,14 +26,13 @@ ADDRESSES_AWS_KEEPS = 5
 
 
 class Network(Construct):
-    """A VPC of private subnets over several zones, or an `existing` one, which is never changed.
+    """A VPC of private subnets over several zones; one that exists comes by `from_vpc_attributes`.
 
     `availability_zone_ids` names the zones by id (`usw2-az2`), the same in every account, unlike names; a
     training plan's capacity lies in one of them. Others of the same Region fill them up to `max_azs`. Without
     any the first `max_azs` zones of the account are taken. `closed=True` leaves out the way to the internet:
     AWS is reached through endpoints, which whoever needs them asks for with `reach`, and what only the
-    internet has is refused when the app is synthesized. `existing_cidrs` are all address ranges of the
-    `existing` VPC; without them endpoints admit clients from anywhere.
+    internet has is refused when the app is synthesized.
 
     Attributes:
         vpc: the VPC.
@@ -50,8 +50,6 @@ class Network(Construct):
         availability_zone_ids: Sequence[str] = (),
         max_azs: int = 3,
         closed: bool = False,
-        existing: ec2.IVpc | None = None,
-        existing_cidrs: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         if not MIN_ZONES <= max_azs <= MAX_ZONES:
@@ -60,20 +58,95 @@ class Network(Construct):
                 max_azs,
                 f"{MIN_ZONES} to {MAX_ZONES}: EKS needs two zones, and no Region has more than six",
             )
-        for zone_id in availability_zone_ids:
-            if not ZONE_ID.fullmatch(zone_id):
-                raise ConfigError(
-                    "availability_zone_ids", list(availability_zone_ids), "ids of zones, such as usw2-az2"
-                )
-        zone_ids = tuple(dict.fromkeys(availability_zone_ids))
+        _check_zone_ids(availability_zone_ids)
         self.closed = closed
-        self._is_new = existing is None
-        self.availability_zone_ids = filled_up(zone_ids, max_azs) if self._is_new else zone_ids
-        self.vpc = existing or self._new_vpc(len(self.availability_zone_ids) or max_azs)
-        for cidr in existing_cidrs:
-            check_cidr("existing_cidrs", cidr)
-        self.cidrs = (self.vpc.vpc_cidr_block,) if self._is_new else tuple(existing_cidrs)
+        self.availability_zone_ids = filled_up(tuple(dict.fromkeys(availability_zone_ids)), max_azs)
+        vpc = self._new_vpc(len(self.availability_zone_ids) or max_azs)
+        each = 2 ** (32 - PRIVATE_CIDR_MASK) - ADDRESSES_AWS_KEEPS
+        num_subnets = len(vpc.private_subnets) + len(vpc.isolated_subnets)
+        self._take(vpc, (vpc.vpc_cidr_block,), [each] * num_subnets)
+        self._is_new = True
+
+    @staticmethod
+    @checked
+    def from_vpc(
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc: ec2.IVpc,
+        vpc_cidrs: Sequence[str] = (),
+        availability_zone_ids: Sequence[str] = (),
+        closed: bool = False,
+    ) -> Network:
+        """A VPC of the CDK's, made elsewhere or looked up; it is never changed.
+
+        `vpc_cidrs` are all its address ranges; without them endpoints admit clients from anywhere.
+        `availability_zone_ids` are the zones of its private subnets, in their order.
+        """
+        return _ExistingNetwork(
+            scope, construct_id, lambda _: vpc, vpc_cidrs, availability_zone_ids, closed=closed
+        )
+
+    @staticmethod
+    @checked
+    def from_vpc_attributes(
+        scope: Construct,
+        construct_id: str,
+        *,
+        vpc_id: str,
+        availability_zones: Sequence[str],
+        private_subnet_ids: Sequence[str],
+        private_subnet_cidrs: Sequence[str] = (),
+        vpc_cidrs: Sequence[str] = (),
+        availability_zone_ids: Sequence[str] = (),
+        closed: bool = False,
+    ) -> Network:
+        """A VPC that exists already, as `aws ec2 describe-vpcs` and `describe-subnets` tell of it.
+
+        As `from_vpc`; with `private_subnet_cidrs` more nodes than the subnets have addresses for are refused.
+        How many of those are taken is not known here.
+        """
+        zones = list(availability_zones)
+        for setting, given in (
+            ("private_subnet_ids", list(private_subnet_ids)),
+            *((("private_subnet_cidrs", list(private_subnet_cidrs)),) if private_subnet_cidrs else ()),
+        ):
+            if len(given) != len(zones):
+                raise ConfigError(setting, given, f"one for each of availability_zones, {', '.join(zones)}")
+        for cidr in private_subnet_cidrs:
+            check_cidr("private_subnet_cidrs", cidr)
+
+        def vpc_in(network: Construct) -> ec2.IVpc:
+            vpc = ec2.Vpc.from_vpc_attributes(
+                network,
+                "Vpc",
+                vpc_id=vpc_id,
+                availability_zones=zones,
+                private_subnet_ids=list(private_subnet_ids),
+                private_subnet_ipv4_cidr_blocks=list(private_subnet_cidrs) or None,
+            )
+            for subnet in vpc.private_subnets:
+                cdk.Annotations.of(subnet).acknowledge_warning(
+                    "@aws-cdk/aws-ec2:noSubnetRouteTableId", "no route is added to a network that exists"
+                )
+            return vpc
+
+        return _ExistingNetwork(
+            scope,
+            construct_id,
+            vpc_in,
+            vpc_cidrs,
+            availability_zone_ids,
+            closed=closed,
+            subnet_cidrs=private_subnet_cidrs,
+        )
+
+    def _take(self, vpc: ec2.IVpc, cidrs: Sequence[str], room: list[int] | None) -> None:
+        """Live in `vpc`; `room` is how many addresses each private subnet has, None where it is not known."""
+        self.vpc = vpc
+        self.cidrs = tuple(cidrs)
         self.private_subnets = self._private_subnets()
+        self._room: list[int] | None = room
         self._endpoints: dict[str, ec2.InterfaceVpcEndpoint] = {}
         self._endpoints_group: ec2.SecurityGroup | None = None
 
@@ -145,26 +218,26 @@ class Network(Construct):
         Raises:
             ConfigError: a zone's subnet, or all of them together, are too small.
         """
-        if not self._is_new:
+        if self._room is None:
             return
-        each = 2 ** (32 - PRIVATE_CIDR_MASK) - ADDRESSES_AWS_KEEPS
         asked: dict[str | None, int] = {zone: count for zone, count in num_addresses.items() if zone}
         asked[None] = sum(num_addresses.values())
         for zone, count in asked.items():
-            room = each if zone else each * len(self.private_subnets)
+            known = zone in self.availability_zone_ids  # else `subnet_in` says so
+            room = self._room[self.availability_zone_ids.index(zone)] if zone and known else sum(self._room)
             if count > room:
                 raise ConfigError(
                     "instance_groups",
                     f"nodes with {count} addresses in {zone or 'all zones'}",
                     f"nodes with at most {room}, which is what the private subnets there have: fewer nodes, "
-                    "or a larger VPC as `existing`",
+                    "or a larger VPC by `from_vpc`",
                 )
 
     def _private_subnets(self) -> list[ec2.ISubnet]:
         subnets = [*self.vpc.private_subnets, *self.vpc.isolated_subnets]
         if len(subnets) < MIN_ZONES:
             raise ConfigError(
-                "existing",
+                "vpc",
                 f"a VPC with {len(subnets)} private subnets",
                 f"{MIN_ZONES} private subnets or more: HyperPod's nodes live in private ones alone",
             )
@@ -218,6 +291,43 @@ class Network(Construct):
         accept(group, "open to the network's own addresses, which the rule can't resolve", "EC23")
         self._endpoints_group = group
         return group
+
+
+class _ExistingNetwork(Network):
+    """A VPC of somebody else's, as it is."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        vpc_in: Callable[[Construct], ec2.IVpc],
+        vpc_cidrs: Sequence[str],
+        availability_zone_ids: Sequence[str],
+        *,
+        closed: bool,
+        subnet_cidrs: Sequence[str] = (),
+    ) -> None:
+        Construct.__init__(self, scope, construct_id)  # not Network's, which makes one
+        _check_zone_ids(availability_zone_ids)
+        for cidr in vpc_cidrs:
+            check_cidr("vpc_cidrs", cidr)
+        self.closed = closed
+        self._is_new = False
+        self.availability_zone_ids = tuple(availability_zone_ids)
+        room = [ip_network(cidr).num_addresses - ADDRESSES_AWS_KEEPS for cidr in subnet_cidrs]
+        self._take(vpc_in(self), vpc_cidrs, room or None)
+        if availability_zone_ids and len(availability_zone_ids) != len(self.private_subnets):
+            raise ConfigError(
+                "availability_zone_ids",
+                list(availability_zone_ids),
+                f"one for each private subnet, in their order; the VPC has {len(self.private_subnets)}",
+            )
+
+
+def _check_zone_ids(zone_ids: Sequence[str]) -> None:
+    for zone_id in zone_ids:
+        if not ZONE_ID.fullmatch(zone_id):
+            raise ConfigError("availability_zone_ids", list(zone_ids), "ids of zones, such as usw2-az2")
 
 
 def filled_up(zone_ids: tuple[str, ...], num_zones: int) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from hypertier.errors import ConfigError
 from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept_managed_policies, accept_what_cdk_builds
 from hypertier_cdk.network import Network
+from hypertier_cdk.security_groups import carry_group_of
 
 KUBERNETES_GROUP = "hypertier-readiness"
 MAX_TIMEOUT = cdk.Duration.minutes(55)  # CloudFormation gives a custom resource an hour
@@ -49,6 +50,7 @@ class NodeReadiness(Construct):
         nodes_by_group: Mapping[str, int],
         timeout: cdk.Duration = MAX_TIMEOUT,
         after: IDependable,
+        adopted: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         seconds = timeout.to_seconds()
@@ -71,7 +73,7 @@ class NodeReadiness(Construct):
             iam.PolicyStatement(actions=["eks:DescribeCluster"], resources=[eks_cluster.cluster_arn])
         )
         permissions = self._admit(eks_cluster, role)
-        functions = self._functions(eks_cluster, network if inside else None, role)
+        functions = self._functions(eks_cluster, network if inside else None, role, adopted=adopted)
         provider = cr.Provider(
             self,
             "Provider",
@@ -99,14 +101,17 @@ class NodeReadiness(Construct):
         self.ready.node.add_dependency(after, *permissions)
 
     def _functions(
-        self, eks_cluster: eks.ICluster, network: Network | None, role: iam.Role
+        self, eks_cluster: eks.ICluster, network: Network | None, role: iam.Role, *, adopted: bool
     ) -> dict[str, lambda_.Function]:
         vpc = network.vpc if network else None
-        group = None
+        group: ec2.ISecurityGroup | None = None
         if vpc:
-            group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="node readiness")
             role.add_managed_policy(iam.ManagedPolicy.from_aws_managed_policy_name(VPC_POLICY))
             accept_managed_policies(role, INTO_A_NETWORK, VPC_POLICY)
+        if vpc and adopted:
+            group = carry_group_of(self, eks_cluster)
+        elif vpc:
+            group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="node readiness")
             eks_cluster.connections.allow_default_port_from(group, "node readiness")
         log_group = logs.LogGroup(
             self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=cdk.RemovalPolicy.DESTROY

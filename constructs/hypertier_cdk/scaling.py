@@ -19,6 +19,7 @@ from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.metrics import endpoint_metric
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
+from hypertier_cdk.security_groups import carry_group_of
 
 METRICS = ("KvCacheUsageRatio", "L1UsageRatio")
 ALARM_PRINCIPAL = "lambda.alarms.cloudwatch.amazonaws.com"
@@ -164,10 +165,12 @@ class CacheUtilizationScaling(Construct):
             period=cdk.Duration.minutes(1), statistic="Maximum"
         )
 
-    def _inside(self, vpc: ec2.IVpc, cluster: ClusterBase, role: iam.Role) -> ec2.SecurityGroup:
+    def _inside(self, vpc: ec2.IVpc, cluster: ClusterBase, role: iam.Role) -> ec2.ISecurityGroup:
         """The function's security group, which may reach the Kubernetes API, and what Lambda needs for it."""
         role.add_managed_policy(iam.ManagedPolicy.from_aws_managed_policy_name(VPC_POLICY))
         accept_managed_policies(role, INTO_A_NETWORK, VPC_POLICY)
+        if cluster.adopted is not None:
+            return carry_group_of(self, cluster.eks_cluster)
         group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="hook for replicas")
         # Not `connections`: the rule belongs to this stack, which may come after the cluster's.
         ec2.CfnSecurityGroupIngress(

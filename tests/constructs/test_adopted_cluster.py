@@ -7,34 +7,73 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_ec2 as ec2
 from fakes_templates import depends_on, new_stack, resources, synthesize, the
 
 from hypertier.errors import ConfigError
-from hypertier_cdk import AdoptedCluster, CacheStore, Network, Observability
+from hypertier_cdk import (
+    CacheStore,
+    CacheUtilizationScaling,
+    EksCluster,
+    HyperPodCluster,
+    InstanceGroup,
+    Network,
+    Observability,
+)
+from hypertier_cdk.cluster_base import ClusterBase
 
 ARN = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdefghijkl"
 OIDC = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/ABC"
 OBJECTS = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "inference"}}]
 
 
-def adopt(stack: cdk.Stack, **settings: Any) -> AdoptedCluster:
-    vpc = ec2.Vpc.from_vpc_attributes(
+def adopt_network(stack: cdk.Stack, **settings: Any) -> Network:
+    return Network.from_vpc_attributes(
         stack,
-        "Mine",
+        "Network",
         vpc_id="vpc-1",
         availability_zones=["us-west-2a", "us-west-2b"],
         private_subnet_ids=["subnet-1", "subnet-2"],
+        **settings,
     )
-    chosen = {
-        "name": "mine",
-        "cluster_arn": ARN,
-        "eks_cluster_name": "my-eks",
-        "kubernetes_version": "1.34",
-        "eks_security_group_id": "sg-eks",
-        "node_security_group_id": "sg-nodes",
-    } | settings
-    return AdoptedCluster(stack, "Cluster", network=Network(stack, "Network", existing=vpc), **chosen)
+
+
+def adopt_eks(stack: cdk.Stack, network: Network, **settings: Any) -> EksCluster:
+    return EksCluster.from_cluster_attributes(
+        stack,
+        "Eks",
+        network=network,
+        cluster_name="my-eks",
+        kubernetes_version="1.34",
+        security_group_id="sg-eks",
+        **settings,
+    )
+
+
+def adopt(stack: cdk.Stack, *, cluster_arn: str = ARN, closed: bool = False, **settings: Any) -> ClusterBase:
+    network = adopt_network(stack, closed=closed)
+    return HyperPodCluster.from_cluster_attributes(
+        stack,
+        "Cluster",
+        network=network,
+        eks_cluster=adopt_eks(stack, network, **settings),
+        cluster_name="mine",
+        cluster_arn=cluster_arn,
+        node_security_group_id="sg-nodes",
+    )
+
+
+FOREIGN = {"vpc-1", "subnet-1", "subnet-2", "sg-eks", "sg-nodes", "my-eks", "mine"}
+
+
+def changed_of_others(template: dict[str, Any]) -> set[str]:
+    """The ids of what exists, where a resource of the template changes it rather than lives in it."""
+    changing = ("AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress", "AWS::EC2::Route")
+    groups = [
+        resource["Properties"].get("GroupId")
+        for resource in template.get("Resources", {}).values()
+        if resource["Type"] in changing
+    ]
+    return {group for group in groups if isinstance(group, str)} & FOREIGN
 
 
 def test_nothing_that_exists_is_made_a_second_time() -> None:
@@ -116,3 +155,114 @@ def test_observability_can_be_added_to_an_adopted_cluster() -> None:
     template = synthesize(lambda stack: Observability(stack, "Observability", cluster=adopt(stack)))
 
     assert the(template, "AWS::EKS::Addon")["ClusterName"] == "my-eks"
+
+
+def test_what_the_cluster_has_already_is_not_made_again_and_never_taken_over() -> None:
+    def build(stack: cdk.Stack) -> None:
+        cluster = adopt(stack, oidc_provider_arn=OIDC, existing_addons=["aws-fsx-csi-driver"])
+        cluster.mount_fsx()
+        cluster.read_bucket("weights")
+
+    template = synthesize(build)
+
+    addon = the(template, "AWS::EKS::Addon")
+    assert addon["AddonName"] == "aws-mountpoint-s3-csi-driver"
+    assert addon["ResolveConflicts"] == "NONE"
+
+
+def test_the_bucket_of_a_driver_that_exists_is_its_owner_s_to_open() -> None:
+    template = synthesize(
+        lambda stack: adopt(stack, existing_addons=["aws-mountpoint-s3-csi-driver"]).read_bucket("weights")
+    )
+
+    assert not resources(template, "AWS::EKS::Addon")
+    assert "weights" not in json.dumps(template)
+
+
+def test_an_object_of_the_same_name_stops_the_deployment_and_stays_as_it_is() -> None:
+    template = synthesize(lambda stack: adopt(stack).add_manifest("Namespace", OBJECTS))
+
+    assert the(template, "Custom::AWSCDK-EKS-KubernetesResource").get("Overwrite", False) is False
+
+
+def hyperpod_on(stack: cdk.Stack, *, closed: bool = False) -> HyperPodCluster:
+    network = adopt_network(
+        stack,
+        closed=closed,
+        private_subnet_cidrs=["10.0.0.0/18", "10.0.64.0/18"],
+        availability_zone_ids=["usw2-az1", "usw2-az2"],
+    )
+    return HyperPodCluster(
+        stack,
+        "Cluster",
+        network=network,
+        eks_cluster=adopt_eks(stack, network),
+        instance_groups=[
+            InstanceGroup(
+                name="system", instance_type="ml.m5.4xlarge", count=2, availability_zone_id="usw2-az2"
+            )
+        ],
+        name="mine",
+    )
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_on_an_eks_cluster_that_exists_hyperpod_is_made_and_nothing_else_of_it(closed: bool) -> None:
+    template = synthesize(lambda stack: hyperpod_on(stack, closed=closed))
+
+    cluster = the(template, "AWS::SageMaker::Cluster")
+    (group,) = cluster["InstanceGroups"]
+    made = {resource["Type"] for resource in template["Resources"].values()}
+    assert not made & {"AWS::EKS::Cluster", "AWS::EKS::Addon", "AWS::EC2::VPC", "AWS::EC2::VPCEndpoint"}
+    assert cluster["VpcConfig"]["SecurityGroupIds"][1] == "sg-eks"
+    assert group["OverrideVpcConfig"]["SecurityGroupIds"][1] == "sg-eks"
+    assert group["OverrideVpcConfig"]["Subnets"] == ["subnet-2"]
+    assert changed_of_others(template) == set()
+    for manifest in resources(template, "Custom::AWSCDK-EKS-KubernetesResource"):
+        (entry,) = [name for name in resources(template, "AWS::EKS::AccessEntry") if "Kubectl" in name]
+        assert entry in depends_on(template, manifest)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_hook_reaches_the_adopted_cluster_and_opens_no_group_of_its_owner_s(closed: bool) -> None:
+    def build(stack: cdk.Stack) -> None:
+        CacheUtilizationScaling(
+            stack,
+            "Scaling",
+            cluster=adopt(stack, closed=closed),
+            endpoint="llama",
+            namespace="inference",
+            deployment="llama-engine",
+            min_replicas=1,
+            max_replicas=2,
+        )
+
+    assert changed_of_others(synthesize(build)) == set()
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        pytest.param({}, "kubernetes_version", id="neither"),
+        pytest.param({"kubernetes_version": "1.35", "with_eks": True}, "kubernetes_version", id="both"),
+        pytest.param({"with_eks": True, "api_cidrs": ["192.0.2.0/24"]}, "api_cidrs", id="an API of others"),
+    ],
+)
+def test_an_eks_cluster_is_new_or_exists(settings: dict[str, Any], setting: str) -> None:
+    stack = new_stack()
+    network = adopt_network(stack)
+    chosen = {key: value for key, value in settings.items() if key != "with_eks"}
+    if "with_eks" in settings:
+        chosen["eks_cluster"] = adopt_eks(stack, network)
+
+    with pytest.raises(ConfigError) as refused:
+        HyperPodCluster(
+            stack,
+            "Cluster",
+            network=network,
+            instance_groups=[InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=2)],
+            name="mine",
+            **chosen,
+        )
+
+    assert refused.value.setting == setting

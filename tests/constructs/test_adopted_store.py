@@ -14,7 +14,7 @@ from fakes_templates import new_stack, properties, resources, statements, templa
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment, Images
 from hypertier_cdk import (
-    AdoptedCacheStore,
+    CacheStore,
     HyperPodCluster,
     InferenceEndpoint,
     InstanceGroup,
@@ -50,7 +50,11 @@ def asked(changes: Any = None) -> Deployment:
 @pytest.fixture(scope="module")
 def template() -> dict[str, Any]:
     stack = new_stack()
-    return build(stack, asked(), AdoptedCacheStore(stack, "L2", url=URL, secret_arn=SECRET, key_arn=KEY))
+    return build(
+        stack,
+        asked(),
+        CacheStore.from_cache_store_attributes(stack, "L2", url=URL, secret_arn=SECRET, key_arn=KEY),
+    )
 
 
 def test_engines_get_its_address_and_its_secret_s_name(template: dict[str, Any]) -> None:
@@ -90,7 +94,7 @@ def test_engines_may_reach_it_in_a_network_beside_the_vpc(template: dict[str, An
 def test_a_secret_of_another_region_is_decrypted_by_the_service_there() -> None:
     stack = new_stack()
     elsewhere = SECRET.replace("us-west-2", "us-east-1")
-    store = AdoptedCacheStore(stack, "L2", url=URL, secret_arn=elsewhere, key_arn=KEY)
+    store = CacheStore.from_cache_store_attributes(stack, "L2", url=URL, secret_arn=elsewhere, key_arn=KEY)
     role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("pods.eks.amazonaws.com"))
 
     store.grant_read_secret(role)
@@ -125,7 +129,7 @@ def test_tiered_storage_is_taken_as_a_store_too() -> None:
 )
 def test_another_store_than_the_manifest_s_is_refused(changes: Any, store: TieredStorage | None) -> None:
     stack = new_stack()
-    given = store or AdoptedCacheStore(stack, "L2", url=URL, secret_arn=SECRET)
+    given = store or CacheStore.from_cache_store_attributes(stack, "L2", url=URL, secret_arn=SECRET)
 
     with pytest.raises(ConfigError, match=r"l2CacheBackend is .*to use the cache_store"):
         build(stack, asked(changes), given)
@@ -134,4 +138,4 @@ def test_another_store_than_the_manifest_s_is_refused(changes: Any, store: Tiere
 @pytest.mark.parametrize("url", ["store.example.com", "http://store:6379", "rediss://user:secret@store:6379"])
 def test_an_address_that_no_engine_could_use_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="url is"):
-        AdoptedCacheStore(new_stack(), "L2", url=url, secret_arn=SECRET)
+        CacheStore.from_cache_store_attributes(new_stack(), "L2", url=url, secret_arn=SECRET)

@@ -20,9 +20,16 @@ import hypertier_cdk
 from hypertier.errors import ConfigError
 from hypertier.spec.instance_group import PatchSchedule, Taint, Volume
 from hypertier.spec.lifecycle import LifecycleScript
-from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
+from hypertier_cdk import CacheStore, EksCluster, HyperPodCluster, InstanceGroup, Network, TieredStorage
 from hypertier_cdk.arguments import checked
 
+FACTORIES = [
+    HyperPodCluster.from_cluster_attributes,
+    CacheStore.from_cache_store_attributes,
+    EksCluster.from_cluster_attributes,
+    Network.from_vpc,
+    Network.from_vpc_attributes,
+]
 PUBLIC = {
     name: getattr(import_module(module), name) for name, module in sorted(hypertier_cdk._MODULES.items())
 }
@@ -84,6 +91,20 @@ def test_a_construct_names_the_argument(name: str, setting: str) -> None:
 
     assert object in map(type, tried)
     assert stack.node.children == []
+
+
+@pytest.mark.parametrize("make", FACTORIES, ids=lambda make: make.__qualname__)
+def test_what_adopts_names_its_arguments_too(make: Any) -> None:
+    names = [name for name in inspect.signature(make).parameters if name not in ("scope", "construct_id")]
+
+    for name in names:
+        with pytest.raises(ConfigError) as refused:
+            make(new_stack(), "It", **{name: object()})
+        assert refused.value.setting == name
+    with pytest.raises(ConfigError, match=f"{names[0]}, or another of the arguments of {make.__qualname__}"):
+        make(new_stack(), "It", **{f"{names[0]}_": 1})
+    with pytest.raises(ConfigError, match="is not set; expected a value"):
+        make(new_stack(), "It")
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)

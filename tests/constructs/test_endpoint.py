@@ -9,7 +9,6 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr_assets as ecr_assets
 from aws_cdk.assertions import Annotations, Match
 from fakes_templates import depends_on, new_stack, properties, resources, template_of
@@ -23,7 +22,7 @@ from hypertier.spec.endpoint import (
     CustomCertificateConfig,
     TlsConfig,
 )
-from hypertier_cdk import AdoptedCluster, CacheStore, HyperPodCluster, InferenceEndpoint, Network
+from hypertier_cdk import CacheStore, EksCluster, HyperPodCluster, InferenceEndpoint, Network
 from hypertier_cdk.review.templates import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -403,24 +402,31 @@ def test_an_endpoint_that_admits_anybody_says_so(
 ) -> None:
     deployment = replace(reference_deployment, images=IMAGES, cluster=Cluster(client_cidrs=clients))
     stack = new_stack("Adopted")
-    vpc = ec2.Vpc.from_vpc_attributes(
+    network = Network.from_vpc_attributes(
         stack,
-        "Mine",
+        "Network",
         vpc_id="vpc-1",
+        vpc_cidrs=cidrs,
         availability_zones=["us-west-2a", "us-west-2b"],
         private_subnet_ids=["subnet-1", "subnet-2"],
     )
-    adopted = AdoptedCluster(
+    eks_cluster = EksCluster.from_cluster_attributes(
+        stack,
+        "Eks",
+        network=network,
+        cluster_name="my-eks",
+        kubernetes_version="1.35",
+        security_group_id="sg-eks",
+        oidc_provider_arn="arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/ABC",
+    )
+    adopted = HyperPodCluster.from_cluster_attributes(
         stack,
         "Cluster",
-        network=Network(stack, "Network", existing=vpc, existing_cidrs=cidrs),
-        name="mine",
+        network=network,
+        eks_cluster=eks_cluster,
+        cluster_name="mine",
         cluster_arn="arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdefghijkl",
-        eks_cluster_name="my-eks",
-        kubernetes_version="1.35",
-        eks_security_group_id="sg-eks",
         node_security_group_id="sg-nodes",
-        oidc_provider_arn="arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/ABC",
     )
 
     InferenceEndpoint(
@@ -428,7 +434,9 @@ def test_an_endpoint_that_admits_anybody_says_so(
         "Endpoint",
         cluster=adopted,
         deployment=deployment,
-        cache_store=CacheStore(stack, "L2", vpc=vpc, bandwidth_bytes_per_second=10**9, size_bytes=2**30),
+        cache_store=CacheStore(
+            stack, "L2", vpc=network.vpc, bandwidth_bytes_per_second=10**9, size_bytes=2**30
+        ),
     )
 
     said = Match.string_like_regexp("whoever reaches the network")

@@ -32,7 +32,7 @@ def rendered(**settings: Any) -> dict[str, Any]:
         sagemaker.CfnCluster(
             stack,
             "Cluster",
-            instance_groups=[group.to_property(execution_role=role, subnet=None, security_groups=[])],
+            instance_groups=[group.to_property(execution_role=role, subnet=None, security_group_ids=[])],
         )
 
     (found,) = the(synthesize(build), "AWS::SageMaker::Cluster")["InstanceGroups"]

@@ -106,16 +106,68 @@ def test_a_zone_that_the_network_does_not_have_is_refused_with_those_it_has() ->
         network.subnet_in("usw2-az9")
 
 
+def adopted(stack: Any, **settings: Any) -> Network:
+    return Network.from_vpc_attributes(
+        stack,
+        "Network",
+        **{
+            "vpc_id": "vpc-1",
+            "availability_zones": ["us-west-2a", "us-west-2b"],
+            "private_subnet_ids": ["subnet-1", "subnet-2"],
+            **settings,
+        },
+    )
+
+
+def test_a_vpc_of_the_same_app_is_taken_as_it_is() -> None:
+    stack = new_stack()
+    vpc = ec2.Vpc(stack, "Mine", max_azs=2)
+
+    network = Network.from_vpc(stack, "Network", vpc=vpc, vpc_cidrs=["10.0.0.0/16"])
+
+    assert network.vpc is vpc
+    assert network.cidrs == ("10.0.0.0/16",)
+    assert network.node.children == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        pytest.param(
+            {"private_subnet_ids": ["subnet-1"]}, "private_subnet_ids", id="a zone without a subnet"
+        ),
+        pytest.param({"private_subnet_cidrs": ["10.0.0.0/18"]}, "private_subnet_cidrs", id="one range"),
+        pytest.param({"private_subnet_cidrs": ["10.0.0.0/18", "x"]}, "private_subnet_cidrs", id="no range"),
+        pytest.param({"vpc_cidrs": ["fd00::/8"]}, "vpc_cidrs", id="a range of IPv6"),
+        pytest.param({"availability_zone_ids": ["us-west-2a"]}, "availability_zone_ids", id="a zone's name"),
+        pytest.param({"availability_zone_ids": ["usw2-az1"]}, "availability_zone_ids", id="one id of two"),
+    ],
+)
+def test_what_is_told_of_an_existing_vpc_must_fit_together(settings: dict[str, Any], setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        adopted(new_stack(), **settings)
+
+    assert refused.value.setting == setting
+
+
+def test_the_subnets_of_an_existing_vpc_have_room_for_the_nodes_as_far_as_is_known() -> None:
+    told = adopted(
+        new_stack(),
+        private_subnet_cidrs=["10.0.0.0/24", "10.0.1.0/26"],
+        availability_zone_ids=["usw2-az1", "usw2-az2"],
+    )
+
+    told.check_room({"usw2-az1": 251, "usw2-az2": 59})
+    adopted(new_stack()).check_room({None: 10**6})
+    with pytest.raises(ConfigError, match="at most 59"):
+        told.check_room({"usw2-az2": 60})
+    with pytest.raises(ConfigError, match="at most 310"):
+        told.check_room({None: 311})
+
+
 def test_an_existing_vpc_is_taken_and_nothing_is_made() -> None:
     def build(stack: Any) -> None:
-        vpc = ec2.Vpc.from_vpc_attributes(
-            stack,
-            "Mine",
-            vpc_id="vpc-1",
-            availability_zones=["us-west-2a", "us-west-2b"],
-            private_subnet_ids=["subnet-1", "subnet-2"],
-        )
-        network = Network(stack, "Network", existing=vpc)
+        network = adopted(stack)
         assert [subnet.subnet_id for subnet in network.private_subnets] == ["subnet-1", "subnet-2"]
 
     template = synthesize(build)
@@ -276,7 +328,7 @@ def test_an_existing_vpc_without_two_private_subnets_is_refused() -> None:
     )
 
     with pytest.raises(ConfigError, match="private ones alone"):
-        Network(stack, "Network", existing=vpc)
+        Network.from_vpc(stack, "Network", vpc=vpc)
 
 
 def test_traffic_is_logged(reference: Any) -> None:

@@ -15,11 +15,13 @@ from fakes_stacks import ROOT, example_folder
 
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
+from hypertier.spec.cache_tiers import ExistingStore
 from hypertier.spec.deployment import Cluster, Deployment, DeploymentFile, Scaling
 from hypertier.spec.endpoint import InferenceGateway
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier_cdk.review.kubernetes import objects_of, of_kind
 from hypertier_cdk.review.templates import Assembly, read_assembly
+from hypertier_cdk.review.unseen import unseen_in
 from infra.settings import AS_TYPED
 from infra.stacks import add_stacks, new_app
 
@@ -152,6 +154,40 @@ def test_on_an_existing_cluster_the_endpoint_is_whole(adopted: Assembly) -> None
     assert adopted.stacks == ("adopted-adopted", "adopted-serving", "adopted-operations")
     assert names == {"llama-70b-engine", "llama-70b-router", "llama-70b-exporter"}
     assert len(adopted.of_type("AWS::ElastiCache::ReplicationGroup")) == 1
+
+
+def test_on_an_existing_cluster_the_review_says_what_it_does_not_see(adopted: Assembly) -> None:
+    assert [entry.partition(":")[0] for entry in unseen_in(adopted)] == [
+        "the VPC",
+        "the EKS cluster",
+        "the HyperPod cluster",
+    ]
+
+
+def test_of_a_cluster_that_is_made_everything_is_seen(reference_assembly: Assembly) -> None:
+    assert unseen_in(reference_assembly) == ()
+
+
+def test_a_store_that_exists_is_read_and_nothing_of_it_is_made(reference_deployment: Deployment) -> None:
+    existing = ExistingStore(
+        url="rediss://store.internal:6379",
+        secret_arn="arn:aws:secretsmanager:us-west-2:123456789012:secret:store-a1b2c3",
+    )
+    l2 = replace(reference_deployment.cache.l2, existing=existing)
+    app = new_app()
+    add_stacks(app, replace(reference_deployment, cache=replace(reference_deployment.cache, l2=l2)))
+
+    assembly = read_assembly(app.synth().directory)
+
+    made = [resource.type for resource in assembly.resources if "ElastiCache" in resource.type]
+    engines = [entry for entry in of_kind(objects_of(assembly), "Deployment") if "engine" in str(entry)]
+    assert made == []
+    assert "rediss://store.internal:6379" in str(engines)
+    assert not [
+        alarm
+        for alarm in assembly.of_type("AWS::CloudWatch::Alarm")
+        if alarm.get("Namespace") == "AWS/ElastiCache"
+    ]
 
 
 def test_an_existing_cluster_must_be_told_of(reference_deployment: Deployment) -> None:

@@ -18,6 +18,7 @@ from hypertier_cdk.review.installed import Installed, installed_in
 from hypertier_cdk.review.picture import picture_of
 from hypertier_cdk.review.quotas import Quota, quotas_of
 from hypertier_cdk.review.templates import Assembly, read_assembly
+from hypertier_cdk.review.unseen import unseen_in
 
 MARKDOWN, JSON, PICTURE = "review.md", "review.json", "review.svg"
 
@@ -38,6 +39,7 @@ class Review:
     installed: tuple[Installed, ...]
     immutables: tuple[Immutable, ...]
     quotas: tuple[Quota, ...]
+    unseen: tuple[str, ...]
     picture: str
 
 
@@ -58,6 +60,7 @@ def review_of(
         installed=installed_in(assembly),
         immutables=immutables_of(assembly),
         quotas=quotas_of(assembly),
+        unseen=unseen_in(assembly),
         picture=picture_of(assembly),
     )
 
@@ -100,6 +103,7 @@ def to_json(review: Review) -> dict[str, Any]:
         "installed": [asdict(entry) for entry in review.installed],
         "immutables": [asdict(entry) for entry in review.immutables],
         "quotas": [asdict(quota) for quota in review.quotas],
+        "not_seen": list(review.unseen),
     }
 
 
@@ -202,6 +206,10 @@ def to_markdown(review: Review) -> str:
                 [(quota.service, quota.name, str(quota.needed)) for quota in review.quotas],
             ),
             "",
+            "## Not seen",
+            "",
+            *(_items(review.unseen) or ["Nothing that exists already is used."]),
+            "",
         ]
     )
 
@@ -225,6 +233,7 @@ def to_text(review: Review, directory: Path | str) -> str:
         ("installed", ", ".join(f"{entry.name} {entry.version}" for entry in charts) or "no Helm chart"),
         ("fixed", f"{len(review.immutables)} things can't change once deployed"),
         ("quotas", "; ".join(f"{quota.name}: {quota.needed}" for quota in review.quotas) or "none"),
+        *([("not seen", f"{len(review.unseen)} things that exist already")] if review.unseen else []),
         ("page", str(Path(directory) / MARKDOWN)),
     ]
     head = f"Review of {review.name}: {len(review.stacks)} stacks, {review.num_resources} resources"

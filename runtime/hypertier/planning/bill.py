@@ -46,10 +46,12 @@ class Bill:
 
 
 def plan_store_of(deployment: Deployment) -> StorePlan | None:
-    """The Valkey nodes that the deployment's L2 needs, or None where no endpoint uses one."""
+    """The Valkey nodes that the deployment's L2 needs, or None where no endpoint uses one, or it exists."""
     if not any(endpoint.kv_cache.l2_backend == "redis" for endpoint in deployment.endpoints):
         return None
     l2 = deployment.cache.l2
+    if l2.existing is not None:
+        return None
     return plan_store(l2.bandwidth_bytes_per_second, l2.size_bytes, family=l2.node_family)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from hypertier.catalog.cache_nodes import DEFAULT_FAMILY, FAMILIES
 from hypertier.errors import ConfigError
 from hypertier.spec.access import SECRET_NAME, TENANT, TENANT_FORM
 from hypertier.spec.endpoint import L2_BACKENDS
+from hypertier.spec.instance_group import KMS_KEY
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
 from hypertier.spec.unique import check_unique
+from hypertier.tier.address import parse_l2_url
 
+_SECRET_ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[!-~]{1,512}-\w{6}")
 SMALLEST_QUOTA_BYTES = 64 * 2**20
 
 
@@ -70,12 +74,35 @@ class L2Tenant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingStore:
+    """A Valkey store that exists already, at `url`; its user and password lie in the secret `secret_arn`.
+
+    `key_arn` is the customer key of the secret, where it has one. Its owner lets the nodes in.
+    """
+
+    url: str
+    secret_arn: str
+    key_arn: str | None = None
+
+    def __post_init__(self) -> None:
+        if parse_l2_url(self.url, "cache.l2.existing.url").is_daemon:
+            raise ConfigError("cache.l2.existing.url", self.url, "rediss://HOST:PORT or redis://HOST:PORT")
+        for key, arn, form, like in (
+            ("secretArn", self.secret_arn, _SECRET_ARN, "secretsmanager:REGION:ACCOUNT:secret:NAME-SUFFIX"),
+            ("keyArn", self.key_arn, KMS_KEY, "kms:REGION:ACCOUNT:key/ID"),
+        ):
+            if arn is not None and not form.fullmatch(arn):
+                raise ConfigError(f"cache.l2.existing.{key}", arn, f"the whole ARN, arn:aws:{like}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class L2:
     """The shared tier: an ElastiCache Valkey store of `bandwidth` and `size`, or HyperPod's tiered storage.
 
     `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes. With
     `kv_events` engines announce what they store there, beside what their GPU and L1 hold. They
-    encrypt it with the `key` of `encryption_secret`, a Secret beside the endpoint: 32 bytes in base64.
+    encrypt it with the `key` of `encryption_secret`, a Secret beside the endpoint: 32 bytes in base64. An
+    `existing` store is taken as it is, whatever its size.
     """
 
     backend: str = "redis"
@@ -87,8 +114,11 @@ class L2:
     tenants: tuple[L2Tenant, ...] = ()
     kv_events: bool = False
     encryption_secret: str | None = None
+    existing: ExistingStore | None = None
 
     def __post_init__(self) -> None:
+        if self.existing is not None and self.backend != "redis":
+            raise ConfigError("cache.l2.existing", self.existing.url, f"none with backend {self.backend}")
         secret = self.encryption_secret
         if secret is not None and not SECRET_NAME.fullmatch(secret):
             raise ConfigError(
@@ -155,6 +185,12 @@ def check_tenants_of(l2: L2, serving: str, *, shared_cache: bool) -> None:
             "cache.l2.encryptionSecret",
             l2.encryption_secret,
             "none with serving: operator, whose engines run LMCache",
+        )
+    if serving == "operator" and l2.existing is not None:
+        raise ConfigError(
+            "cache.l2.existing",
+            l2.existing.url,
+            "none with serving: operator, which can't be handed a password: its store stands in the manifest",
         )
     if shared_cache and set(names) - {"-"}:
         raise ConfigError(

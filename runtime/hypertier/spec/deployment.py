@@ -63,7 +63,8 @@ class ClusterAttributes:
     """What AWS says of a cluster that exists already.
 
     `aws sagemaker describe-cluster` tells `arn` and the nodes' security group, `aws eks describe-cluster` the
-    rest; `oidc_provider_arn` is needed where weights are mounted from S3, or AWS's operator is brought.
+    rest; `oidc_provider_arn` is needed where weights are mounted from S3, or AWS's operator is brought. EKS
+    `addons` and `namespaces` that it has are left as they are.
     """
 
     arn: str
@@ -75,6 +76,8 @@ class ClusterAttributes:
     private_subnet_ids: tuple[str, ...]
     oidc_provider_arn: str | None = None
     vpc_cidrs: tuple[str, ...] = ()
+    addons: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for cidr in self.vpc_cidrs:

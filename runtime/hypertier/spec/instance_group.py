@@ -37,7 +37,7 @@ GROUP_NAME_FORM = "1 to 63 letters, digits and hyphens, no hyphen at either end"
 TRAINING_PLAN = re.compile(
     r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[a-z0-9](-*[a-z0-9]){0,63}"
 )
-_KMS_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[a-zA-Z0-9-]{1,64}")
+KMS_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[a-zA-Z0-9-]{1,64}")
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 _DNS = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _KEY = re.compile(rf"({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
@@ -278,7 +278,7 @@ class InstanceGroup:
             keys.append(("volume.kms_key_arn", self.volume.kms_key_arn))
         for setting, key in keys:
             self._require(
-                key is None or not self._is_known(key) or bool(_KMS_KEY.fullmatch(key)),
+                key is None or not self._is_known(key) or bool(KMS_KEY.fullmatch(key)),
                 setting,
                 key,
                 "the ARN of a KMS key: arn:aws:kms:REGION:ACCOUNT:key/ID",

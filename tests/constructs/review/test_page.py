@@ -59,6 +59,7 @@ def test_the_page_has_every_section(review: Review) -> None:
         "## Installed into the cluster",
         "## Cannot change once deployed",
         "## Quotas to ask for",
+        "## Not seen",
     ]
     assert "| ml.p5.48xlarge | 7 nodes | unknown | unknown |" in page
 

@@ -15,6 +15,8 @@ from hypertier.spec.lifecycle import LifecycleScript
 from hypertier.spec.lint import lint_files
 
 ROOT = Path(__file__).parents[3]
+SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:store-a1b2c3"
+STORE = {"url": "rediss://store.internal:6379", "secretArn": SECRET}
 
 
 def load(folder: Path, data: Any, manifest: Any = None) -> Deployment:
@@ -87,6 +89,31 @@ def test_every_key_but_endpoints_has_a_default(tmp_path: Path) -> None:
             {"cache": {"l2": {"encryptionSecret": "A b"}}},
             "cache.l2.encryptionSecret",
             id="encryption-secret",
+        ),
+        pytest.param(
+            {"cache": {"l2": {"existing": {"url": "http://a:1", "secretArn": SECRET}}}},
+            "cache.l2.existing.url",
+            id="a-store-of-another-kind",
+        ),
+        pytest.param(
+            {"cache": {"l2": {"existing": {"url": "rediss://a:1", "secretArn": "store"}}}},
+            "cache.l2.existing.secretArn",
+            id="a-secret-s-name",
+        ),
+        pytest.param(
+            {"cache": {"l2": {"existing": {**STORE, "keyArn": "alias/a"}}}},
+            "cache.l2.existing.keyArn",
+            id="an-alias",
+        ),
+        pytest.param(
+            {"cache": {"l2": {"backend": "tieredstorage", "existing": STORE}}},
+            "cache.l2.existing",
+            id="a-store-beside-tiered-storage",
+        ),
+        pytest.param(
+            {"cache": {"l2": {"existing": STORE}}, "serving": "operator"},
+            "cache.l2.existing",
+            id="a-store-by-operator",
         ),
         pytest.param({"cache": {"l1": {"size": "much"}}}, "cache.l1.size", id="l1-size"),
         pytest.param({"scaling": {"min": 0}}, "scaling.min", id="scaling-min"),

@@ -30,7 +30,7 @@ from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import DEPLOYMENT, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.suggest import nearest
-from hypertier.spec.tree import Path, View, path
+from hypertier.spec.tree import Path, View, dotted, path
 
 GROUPS = path("instanceGroups")
 TENANTS = path("cache.l2.tenants")
@@ -110,7 +110,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         except ConfigError as error:
             if cls is L2 and error.setting.startswith("cache.l2.tenants."):
                 continue  # found at the tenant itself
-            yield hit((*where, *_below(cls, error.setting, data)), expected=error.expected)
+            yield hit((*where, *_below(cls, error.setting, where, data)), expected=error.expected)
     for index, missing in subject.missing_scripts.items():
         place = ("lifecycle", missing.setting.rpartition(".")[2])
         yield hit((*GROUPS, index, *place), expected=missing.expected)
@@ -274,7 +274,7 @@ def _below_access(setting: str, data: Mapping[str, Any]) -> list[str | int]:
     return ["tenants"] if setting.startswith("tenants") else list(setting.split("."))
 
 
-def _below(cls: type, setting: str, data: Mapping[str, Any]) -> Sequence[str | int]:
+def _below(cls: type, setting: str, where: Path, data: Mapping[str, Any]) -> Sequence[str | int]:
     """The fields of `cls` that an error of it names: those of a group follow the group's name."""
     parts = setting.split(".")
     if cls is Access:
@@ -284,7 +284,8 @@ def _below(cls: type, setting: str, data: Mapping[str, Any]) -> Sequence[str | i
         return [part for part in (section, rest) if part]
     if cls is InstanceGroup and len(parts) > 2:
         return [int(part) if part.isdecimal() else part for part in parts[2:]]
-    return parts[-1:]
+    section = f"{dotted(where)}."
+    return setting.removeprefix(section).split(".") if setting.startswith(section) else parts[-1:]
 
 
 @rule(
