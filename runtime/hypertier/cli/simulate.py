@@ -70,18 +70,10 @@ def command(
     from hypertier.simulation.catalog import policy
     from hypertier.simulation.cluster import ClusterSpec, simulate
     from hypertier.simulation.engine import EngineProfile
-    from hypertier.simulation.trace import BLOCK_TOKENS, read_trace, with_load
+    from hypertier.simulation.trace import read_trace, with_load
     from hypertier.simulation.workloads import WORKLOADS
 
-    for setting, got, least, most, why in (
-        ("--replicas", replicas, 1, 10_000, "at least one engine answers, and all fit into memory"),
-        ("--routers", routers, 1, 1000, "at least one router chooses, and all fit into memory"),
-        ("--requests", requests, 1, 10**7, "at least one request is made, and all fit into memory"),
-        ("--cache-tokens", cache_tokens, BLOCK_TOKENS, 10**12, "an engine keeps at least one block"),
-        ("--l2-tokens", l2_tokens, 0, 10**15, "0 is no L2"),
-    ):
-        if not least <= got <= most:
-            raise ConfigError(setting, got, f"{least} to {most}: {why}")
+    check_sizes(replicas, routers, requests, cache_tokens, l2_tokens)
     for setting, value in (("--load", load), ("--usd-per-hour", usd_per_hour)):
         if value is not None and not 0 < value < float("inf"):
             raise ConfigError(setting, value, "a number above 0")
@@ -114,3 +106,22 @@ def command(
         )
     else:
         click.echo(report.as_text(summaries))
+
+
+def check_sizes(replicas: int, routers: int, requests: int, cache_tokens: int, l2_tokens: int) -> None:
+    """Refuse what no machine simulates.
+
+    Raises:
+        ConfigError: names the option.
+    """
+    from hypertier.simulation.trace import BLOCK_TOKENS
+
+    for setting, got, least, most, why in (
+        ("--replicas", replicas, 1, 10_000, "at least one engine answers, and all fit into memory"),
+        ("--routers", routers, 1, 1000, "at least one router chooses, and all fit into memory"),
+        ("--requests", requests, 1, 10**7, "at least one request is made, and all fit into memory"),
+        ("--cache-tokens", cache_tokens, BLOCK_TOKENS, 10**12, "an engine keeps at least one block"),
+        ("--l2-tokens", l2_tokens, 0, 10**15, "0 is no L2"),
+    ):
+        if not least <= got <= most:
+            raise ConfigError(setting, got, f"{least} to {most}: {why}")

@@ -13,7 +13,6 @@ from hypertier.lab.overlay import ENGINE, ROUTER
 from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.rules import LEFT_OUT, MIB, Place
 from hypertier.lab.translate import (
-    NO_NIXL,
     RenderedEndpoint,
     engine_process,
     router_process,
@@ -24,6 +23,8 @@ ENGINES = ("vllm", "simulated")
 MAX_REPLICAS = 8
 LARGEST_L1_BYTES = 128 * MIB
 SMALLEST_L1_BYTES = 16 * MIB
+WHY_REPLICAS = "enough to see one replica load what another computed"
+WHY_ROUTERS = "one client needs one router"
 BASE_ENVIRONMENT = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 
 
@@ -89,19 +90,8 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
     has_l2 = "HYPERTIER_L2_URL" in endpoint.engine.env
     model_name = served_model_name(endpoint.engine)
     replica_urls = tuple(f"http://127.0.0.1:{port}" for port in engine_ports)
-    engines = []
-    differences: list[Difference] = [Difference(name, "engines", None, NO_NIXL) for name in endpoint.prefill]
-    if endpoint.engine.replicas != settings.replicas:
-        differences.append(
-            Difference(
-                "replicas",
-                str(endpoint.engine.replicas),
-                str(settings.replicas),
-                "enough to see one replica load what another computed",
-            )
-        )
-    for number, (port, events_port) in enumerate(zip(engine_ports, events_ports, strict=True)):
-        place = Place(
+    engine_places = [
+        Place(
             port=port,
             model_directory=str(settings.model_directory),
             served_model_name=model_name,
@@ -111,48 +101,58 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
             events_port=events_port,
             replay_port=events_port + 1,
         )
-        spec, changes = engine_process(
-            endpoint.engine,
-            place,
-            f"engine-{number}",
-            settings.engine_command,
-            base_env,
-            ENGINE.without(settings.without),
-        )
-        engines.append(spec)
-        differences += changes if number == 0 else [c for c in changes if c not in differences]
-    router, changes = router_process(
-        endpoint.router,
-        Place(
-            port=router_port,
-            replica_urls=replica_urls,
-            metrics_port=metrics_port,
-            l1_tokens=settings.l1_bytes // ModelShape().kv_bytes_per_token,
-            replica_events=tuple(f"127.0.0.1:{port}" for port in events_ports),
-        ),
-        settings.router_command,
-        base_env,
-        ROUTER.without(settings.without),
+        for port, events_port in zip(engine_ports, events_ports, strict=True)
+    ]
+    router_place = Place(
+        port=router_port,
+        replica_urls=replica_urls,
+        metrics_port=metrics_port,
+        l1_tokens=settings.l1_bytes // ModelShape().kv_bytes_per_token,
+        replica_events=tuple(f"127.0.0.1:{port}" for port in events_ports),
     )
-    differences += changes
+    engines, engine_differences = _engines(endpoint, settings, engine_places, base_env)
+    router, router_differences = router_process(
+        endpoint.router, router_place, settings.router_command, base_env, ROUTER.without(settings.without)
+    )
+    differences = [
+        *_fewer("replicas", endpoint.engine.replicas, settings.replicas, WHY_REPLICAS),
+        *engine_differences,
+        *router_differences,
+    ]
     check_left_out(settings.without, differences)
     has_metrics_port = "--metrics-port" in router.argv
-    if endpoint.router.replicas != 1:
-        differences.append(
-            Difference("router replicas", str(endpoint.router.replicas), "1", "one client needs one router")
-        )
     return LabPlan(
         model_name=model_name,
         l2_port=l2_port if has_l2 else None,
-        engines=tuple(engines),
+        engines=engines,
         router=router,
         router_url=f"http://127.0.0.1:{router_port}",
         router_metrics_url=f"http://127.0.0.1:{metrics_port if has_metrics_port else router_port}",
         replica_urls=replica_urls,
         l1_bytes=settings.l1_bytes,
-        differences=tuple(differences),
+        differences=(*differences, *_fewer("router replicas", endpoint.router.replicas, 1, WHY_ROUTERS)),
         left_out=endpoint.left_out,
     )
+
+
+def _engines(
+    endpoint: RenderedEndpoint, settings: LabSettings, places: Sequence[Place], base_env: Mapping[str, str]
+) -> tuple[tuple[ProcessSpec, ...], list[Difference]]:
+    """A process for each place, and what differs, of later ones only what no earlier one has."""
+    overlay = ENGINE.without(settings.without)
+    specs: list[ProcessSpec] = []
+    differences: list[Difference] = []
+    for number, place in enumerate(places):
+        spec, changes = engine_process(
+            endpoint.engine, place, f"engine-{number}", settings.engine_command, base_env, overlay
+        )
+        specs.append(spec)
+        differences += changes if number == 0 else [each for each in changes if each not in differences]
+    return tuple(specs), differences
+
+
+def _fewer(setting: str, rendered: int, here: int, why: str) -> Sequence[Difference]:
+    return () if rendered == here else (Difference(setting, str(rendered), str(here), why),)
 
 
 def check_left_out(names: Sequence[str], differences: Sequence[Difference]) -> None:
