@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
@@ -24,13 +23,17 @@ class _Waiting(NamedTuple):
     deadline: float
 
 
-@dataclass(slots=True)
 class _Line(Generic[T]):
-    weight: float
-    priority: int
-    waiting: OrderedDict[T, _Waiting] = field(default_factory=OrderedDict)
-    finish: float = 0.0  # virtual: when what was taken from it is served
-    ticket: int = 0  # of its entry in the heap; 0 for none
+    """One tenant's. No dataclass: mypyc compiles none that is generic to what can be imported."""
+
+    __slots__ = ("finish", "priority", "ticket", "waiting", "weight")
+
+    def __init__(self, weight: float, priority: int) -> None:
+        self.weight = weight
+        self.priority = priority
+        self.waiting: OrderedDict[T, _Waiting] = OrderedDict()
+        self.finish = 0.0  # virtual: when what was taken from it is served
+        self.ticket = 0  # of its entry in the heap; 0 for none
 
 
 class FairQueue(Generic[T]):
