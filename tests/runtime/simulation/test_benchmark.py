@@ -16,7 +16,8 @@ def one(p90, p50):
     return Summary(0.5, 0.0, p50, p90, 1.0, 1.0, None)
 def cell(ours, first):
     return {"hypertier": ours, **{name: first if name == "ray" else one(8.0, 8.0) for name in run.ALL}}
-results = {"a": cell(one(1.0, 1.0), one(2.0, 1.0)), "b": cell(one(4.0, 1.0), one(2.0, 4.0))}
+results = {"a, seed 1": cell(one(1.0, 1.0), one(2.0, 1.0)), "b, seed 1": cell(one(4.0, 1.0), one(2.0, 4.0)),
+           "b, seed 2": cell(one(4.0, 4.0), one(4.0, 4.0))}
 cells = run.cells(run.VARIATIONS)
 labels = {cell.label for cell in cells}
 small = Cell("agent", num_replicas=2, num_requests=40)
@@ -28,6 +29,22 @@ print(json.dumps([compared, len(cells), len(labels), sorted(found)]))
 """
 
 
+BALANCE = """
+import balance, json
+sessions = [("a", 1.0), ("b", 3.0), ("a", 1.0), ("c", 3.0), ("a", 2.0)]
+print(json.dumps([balance.known([4.0, 3.0, 3.0], 2), balance.seen(sessions, 2)]))
+"""
+
+
+def test_work_that_stays_where_its_session_began_is_as_far_apart_as_that_makes_it() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", BALANCE], cwd=FOLDER, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == [6.0 / 5.0, 7.0 / 5.0]
+
+
 def test_it_compares_means_with_the_best_single_peer_and_cells_with_their_own_best() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=FOLDER, capture_output=True, text=True, timeout=120, check=False
@@ -37,8 +54,10 @@ def test_it_compares_means_with_the_best_single_peer_and_cells_with_their_own_be
     compared, num_cells, num_labels, policies = json.loads(ran.stdout)
     assert compared == {
         "p90_geomean_vs_best_peer": 1.0,
-        "worst_cell_vs_best_peer": 2.0,
-        "p50_geomean_vs_best_peer": 0.5,
+        "p90_of_worst_seed": 1.0,
+        "worst_cell_vs_best_peer": 1.414,
+        "cells_above_1_05": 1,
+        "p50_geomean_vs_best_peer": 0.63,
         "three_routers_vs_one": 1.25,
         "three_routers_cut_vs_one": 2.0,
     }
