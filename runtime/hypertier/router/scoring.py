@@ -3,17 +3,14 @@
 The cost of a replica is the wait until it gets to the prompt, plus the time that it then takes for it, plus
 what both cost others:
 
-    cost = wait + (1 + delayed) * prefill(held, size) + RETURNING * mean prefill * in flight / (1 + crowd)
-    delayed = crowd + arrivals * prefill(held, size)
+    cost = wait + (1 + crowd) * prefill(held, size) + RETURNING * mean prefill * in flight / (1 + crowd)
 
-`wait` and `prefill` are seconds, learned from the first tokens that the router sees. `delayed` is how many
-other prompts wait for this one: `crowd`, the mean number that waits at a replica as it is, and those that
-come while it is computed, by `arrivals`, the prompts a second that a replica gets. Computing again what
-another replica holds delays them all. An idle cluster therefore serves a prompt wherever it is done soonest,
-and a crowded one where it is least work. The last term is for answers that are being written: some of them
-come back with the next turn, to the same replica. Until times are known, the cost is LMetric's: work before
-the first token, times the requests that share the engine (https://github.com/vllm-project/router, read
-2026-12-01).
+`wait` and `prefill` are seconds, learned from the first tokens that the router sees. `crowd` is the mean
+number of prompts that wait at a replica: computing again what another replica holds delays everybody who
+comes behind. An idle cluster therefore serves a prompt wherever it is done soonest, and a crowded one where
+it is least work. The last term is for answers that are being written: some of them come back with the next
+turn, to the same replica. Until times are known, the cost is LMetric's: work before the first token, times
+the requests that share the engine (https://github.com/vllm-project/router, read 2026-12-01).
 
 Sizes are tokens or bytes, whichever the caller counts, as long as it is always the same. Replicas are numbers
 from 0 on, and sets of them whole numbers with their bits set, as in `holders`.
@@ -31,9 +28,7 @@ from hypertier.router.holders import members
 
 CROWD_SECONDS = 10.0
 """The crowd is a mean over about this long."""
-ARRIVAL_SECONDS = 60.0
-"""The rate of arrivals is a mean over about this long."""
-MAX_DELAYED = 32.0
+MAX_CROWD = 32.0
 RETURNING = 0.3
 """Share of a mean prompt's work that a request in flight is expected to bring back."""
 MIN_OBSERVATIONS = 20
@@ -203,9 +198,6 @@ class Scoring:
         self._mean_seconds = 0.0
         self._crowd = 0.0
         self._crowd_at = 0.0
-        self._num_arrived = 0.0
-        self._arrived_at = 0.0
-        self._first_arrival_at = math.inf
         self._num_faster = 0
         self._turn = 0
 
@@ -238,9 +230,8 @@ class Scoring:
             now: seconds of the clock that all methods are given.
         """
         known = self.model.calibrated
-        crowd = self.crowd(now)
-        arrivals = self.arrivals(now)
-        returning = RETURNING * self._mean_seconds / (1.0 + min(crowd, MAX_DELAYED))
+        crowd = 1.0 + min(self.crowd(now), MAX_CROWD)
+        returning = RETURNING * self._mean_seconds / crowd
         seconds_of = self.model.seconds
         rest = among
         best: tuple[float, int, float, int] | None = None
@@ -253,9 +244,8 @@ class Scoring:
             # An engine computes at least the prompt's last token.
             held = min(held, size - 1)
             own = seconds_of(held, size)
-            weight = 1.0 + min(crowd + arrivals * own, MAX_DELAYED)
             # Who holds less has more to do: none of them, waiting or not, costs less than the best so far.
-            if known and best is not None and weight * own > best[0] and not self._num_faster:
+            if known and best is not None and crowd * own > best[0] and not self._num_faster:
                 break
             for replica in self._some_of(some, known):
                 load = self._loads[replica]
@@ -264,7 +254,7 @@ class Scoring:
                     if load.pending:
                         self._settle(load, now)
                         wait = load.wait(now)
-                    cost = wait + weight * own * load.slowness + returning * load.in_flight
+                    cost = wait + crowd * own * load.slowness + returning * load.in_flight
                     seconds = wait + own * load.slowness
                 else:
                     cost = (load.pending_size + size - held) * (load.in_flight + 1)
@@ -296,7 +286,6 @@ class Scoring:
         if load is None:
             return
         self.crowd(now)
-        self._arrived(now)
         held = min(held, size - 1)
         self._sent[ticket] = _Sent(replica, held, size, now, streamed)
         seconds = self.model.seconds(held, size) * load.slowness
@@ -348,22 +337,6 @@ class Scoring:
             self._crowd = self._crowd * keep + (1 - keep) * self._num_pending / max(1, len(self._loads))
             self._crowd_at = now
         return self._crowd
-
-    def arrivals(self, now: float) -> float:
-        """Prompts a second that a replica gets, on the mean."""
-        since_first = now - self._first_arrival_at
-        if since_first <= 0:
-            return 0.0
-        # What would have come before the first is no part of the mean.
-        whole = ARRIVAL_SECONDS * -math.expm1(-max(since_first, 1.0) / ARRIVAL_SECONDS)
-        left = self._num_arrived * math.exp((self._arrived_at - now) / ARRIVAL_SECONDS)
-        return left / whole / max(1, len(self._loads))
-
-    def _arrived(self, now: float) -> None:
-        passed = max(0.0, now - self._arrived_at)
-        self._num_arrived = 1.0 + self._num_arrived * math.exp(-passed / ARRIVAL_SECONDS)
-        self._arrived_at = now
-        self._first_arrival_at = min(self._first_arrival_at, now)
 
     def in_flight(self, replica: int) -> int:
         """Requests sent there and not finished."""

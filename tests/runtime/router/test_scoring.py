@@ -132,22 +132,6 @@ def test_in_a_crowd_it_waits_longer_since_work_twice_done_delays_everybody() -> 
     assert chosen(30).replica == 2
 
 
-def test_the_more_prompts_come_the_longer_it_waits_for_its_holder() -> None:
-    def chosen(arrivals_per_second: int) -> Choice:
-        made = taught()
-        for number in range(300 * arrivals_per_second):
-            at = 1000.0 + number / arrivals_per_second
-            made.sent(number, number % 4, 9_900, 10_000, at)
-            made.first_token(number, at + true_seconds(9_900, 10_000))
-            made.finished(number, at + true_seconds(9_900, 10_000))
-        assert made.arrivals(1300.0) == pytest.approx(arrivals_per_second / 4, rel=0.1)
-        made.sent("a", 2, 0, 60_000, 1300.0)
-        return made.choose(40_000, [(30_000, 0b0100)], ALL, 1300.0)
-
-    assert chosen(1).replica != 2
-    assert chosen(20).replica == 2
-
-
 @given(st.data())
 def test_what_is_not_looked_at_would_not_have_been_chosen(data: st.DataObject) -> None:
     draw = data.draw
