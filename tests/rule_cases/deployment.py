@@ -152,6 +152,28 @@ CASES = [
         kind=DEPLOYMENT,
     ),
     Case(
+        "ignored-by-operator",
+        {"serving": "operator", "cache": {"l1": {"size": "100Gi"}}},
+        "cache.l1.size",
+        {"serving": "operator", "cache": {"l2": {"memoryPercent": 30}}},
+        kind=DEPLOYMENT,
+    ),
+    Case(
+        "setting",
+        {"cache": {"l2": {"gate": "ajar"}}},
+        "cache.l2.gate",
+        {"cache": {"l2": {"gate": "closed", "epoch": 2, "lookupDeadlineMs": 50}}},
+        kind=DEPLOYMENT,
+        name="gate",
+    ),
+    Case(
+        "setting",
+        {"serving": "operator", "cache": {"l2": {"epoch": 1}}},
+        "cache.l2.epoch",
+        kind=DEPLOYMENT,
+        name="epoch of the operator",
+    ),
+    Case(
         "existing-cluster-addons",
         {"serving": "operator", "cluster": {"existing": "prod"}},
         "cluster.existing",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from typing import cast
 
 from hypertier.planning.engine import EnginePlan
 from hypertier.spec.arguments import option_value
@@ -12,6 +13,7 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import EngineRole
 from hypertier.tier.cipher import KEY_VARIABLE
+from hypertier.tier.gate import GateMode
 from hypertier.tier.launch import CacheSettings, kv_events_config, kv_transfer_config
 from hypertier.tier.preflight import OFFLOADING, connector_in
 from hypertier.tier.tenants import Terms
@@ -157,6 +159,9 @@ def cache_settings(deployment: Deployment, role: EngineRole, plan: EnginePlan) -
         },
         l2_events=deployment.cache.l2.kv_events and publishes_kv_events(endpoint) and role.decodes,
         transfer=transfer_of(deployment, role),
+        epoch=deployment.cache.l2.epoch,
+        gate=cast(GateMode, deployment.cache.l2.gate),  # one of them, which the file is held to
+        lookup_deadline_ms=deployment.cache.l2.lookup_deadline_ms,
     )
 
 

@@ -13,6 +13,7 @@ from hypertier.spec.instance_group import KMS_KEY
 from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse_seconds
 from hypertier.spec.unique import check_unique
 from hypertier.tier.address import parse_l2_url
+from hypertier.tier.gate import MODES
 
 _SECRET_ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[!-~]{1,512}-\w{6}")
 SMALLEST_QUOTA_BYTES = 64 * 2**20
@@ -102,7 +103,9 @@ class L2:
     `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes. With
     `kv_events` engines announce what they store there, beside what their GPU and L1 hold. They
     encrypt it with the `key` of `encryption_secret`, a Secret beside the endpoint: 32 bytes in base64. An
-    `existing` store is taken as it is, whatever its size.
+    `existing` store is taken as it is, whatever its size. Raise `epoch` when weights change under an old
+    name. `gate` says when engines ask it: `auto` where that is faster than computing, `open` always, `closed`
+    never; a request waits `lookup_deadline_ms` for its answer.
     """
 
     backend: str = "redis"
@@ -115,10 +118,19 @@ class L2:
     kv_events: bool = False
     encryption_secret: str | None = None
     existing: ExistingStore | None = None
+    epoch: int = 0
+    gate: str = "auto"
+    lookup_deadline_ms: int = 200
 
     def __post_init__(self) -> None:
         if self.existing is not None and self.backend != "redis":
             raise ConfigError("cache.l2.existing", self.existing.url, f"none with backend {self.backend}")
+        if self.epoch < 0:
+            raise ConfigError("cache.l2.epoch", self.epoch, "0 or more; one more with each change of weights")
+        if self.gate not in MODES:
+            raise ConfigError("cache.l2.gate", self.gate, " or ".join(MODES))
+        if not 1 <= self.lookup_deadline_ms <= 60_000:
+            raise ConfigError("cache.l2.lookupDeadlineMs", self.lookup_deadline_ms, "1 to 60000 milliseconds")
         secret = self.encryption_secret
         if secret is not None and not SECRET_NAME.fullmatch(secret):
             raise ConfigError(
@@ -192,6 +204,15 @@ def check_tenants_of(l2: L2, serving: str, *, shared_cache: bool) -> None:
             l2.existing.url,
             "none with serving: operator, which can't be handed a password: its store stands in the manifest",
         )
+    usual = L2()
+    for key, got, default in (
+        ("epoch", l2.epoch, usual.epoch),
+        ("gate", l2.gate, usual.gate),
+        ("lookupDeadlineMs", l2.lookup_deadline_ms, usual.lookup_deadline_ms),
+    ):
+        if serving == "operator" and got != default:
+            expected = "no such key with serving: operator, whose engines run LMCache"
+            raise ConfigError(f"cache.l2.{key}", got, expected)
     if shared_cache and set(names) - {"-"}:
         raise ConfigError(
             "cache.l2.tenants",

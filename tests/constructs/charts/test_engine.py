@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from fakes_charts import HUGGING_FACE, TIERED, deployment
+from fakes_charts import HUGGING_FACE, SPLIT, TIERED, deployment
 from kubernetes_gate import amount
 
 from hypertier.errors import ConfigError
 from hypertier.planning.engine import plan_engine
 from hypertier.spec.cache_tiers import L2, L2Tenant
-from hypertier.spec.deployment import Deployment
+from hypertier.spec.deployment import Deployment, Scaling
+from hypertier.spec.roles import roles_of
+from hypertier.tier.launch import CacheSettings
 from hypertier.tier.launch import main as launch
 from hypertier.tier.preflight import option
 from hypertier_cdk.charts.engine import EXIT_SECONDS, LAMEDUCK_SECONDS
+from hypertier_cdk.charts.engine_arguments import cache_settings
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects
@@ -576,3 +579,23 @@ def test_what_would_be_off_or_wrong_is_refused_by_name(case: str) -> None:
 
     with pytest.raises(ConfigError, match=message):
         endpoint_objects(wanted, wanted.endpoints[0], ChartInputs())
+
+
+def test_every_setting_of_the_cache_follows_from_a_key_or_is_named_with_its_reason() -> None:
+    not_set = {
+        "namespace": "tenants keep apart what must not be shared",
+        "prior_l2_bytes_per_second": "of a store nobody knows it before it is measured",
+    }
+    tenants = (L2Tenant(name="a", ttl="1m"),)
+    tuned = L2(ttl="1h", tenants=tenants, kv_events=True, epoch=3, gate="open", lookup_deadline_ms=50)
+    cache = replace(deployment().cache, l2=tuned)
+    changes = {"spec.pdSpec": SPLIT, "spec.intelligentRoutingSpec.routingStrategy": "kvaware"}
+    wanted = deployment(changes, cache=cache, scaling=Scaling())
+    role = roles_of(wanted, wanted.endpoints[0])[-1]
+
+    settings = cache_settings(wanted, role, plan_engine(wanted, role.endpoint))
+
+    given, defaults = vars(settings), vars(CacheSettings())
+    assert {each.name for each in fields(CacheSettings) if given[each.name] == defaults[each.name]} == (
+        not_set.keys()
+    )

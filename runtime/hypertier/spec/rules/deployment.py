@@ -338,6 +338,38 @@ def existing_cluster_untold(subject: Subject) -> Iterator[Hit]:
         yield hit(path("cluster.attributes"))
 
 
+# keys that only our own engines and routers read, beside those that are refused
+_OURS_ALONE = (
+    "cache.l1.size",
+    "cache.l2.bandwidth",
+    "cache.l2.size",
+    "cache.l2.nodeFamily",
+    "cache.l2.ttl",
+    "images.engine",
+    "images.router",
+    "disaggregation.backend",
+)
+
+
+@rule(
+    "ignored-by-operator",
+    "warning",
+    kinds=(DEPLOYMENT,),
+    source=sources.HYPERTIER,
+    en="{path} is {got}, which nothing reads with serving: operator: its engines, L2 and router follow from "
+    "the endpoint's manifest alone",
+    ko="{path} 값이 {got}인데 serving: operator에서는 읽는 곳이 없습니다. 엔진, L2, 라우터는 엔드포인트 "
+    "매니페스트만 따릅니다",
+)
+def ignored_by_operator(subject: Subject) -> Iterator[Hit]:
+    if subject.manifest.text("serving") != "operator":
+        return
+    for dotted_path in _OURS_ALONE:
+        where = path(dotted_path)
+        if subject.manifest.has(where):
+            yield hit(where)
+
+
 @rule(
     "existing-cluster-addons",
     "warning",
