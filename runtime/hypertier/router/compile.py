@@ -29,14 +29,17 @@ def compile_hot(folder: Path = compiled.FOLDER) -> None:
     """Compile, and put the modules below `folder` with the stamp of their sources.
 
     Raises:
-        CompileError: there is no C compiler, or no mypyc, or they fail.
+        CompileError: there is no C compiler, or no mypyc, or they fail, or `folder` can't be written.
     """
     stamp = compiled.stamp()
-    with tempfile.TemporaryDirectory() as made:
-        _build(Path(made))
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(Path(made) / "lib" / "hypertier" / "router", folder)
-    (folder / compiled.STAMP).write_text(stamp, encoding="ascii")
+    try:
+        with tempfile.TemporaryDirectory() as made:
+            _build(Path(made))
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(Path(made) / "lib" / "hypertier" / "router", folder)
+        (folder / compiled.STAMP).write_text(stamp, encoding="ascii")
+    except OSError as error:
+        raise CompileError(str(error)) from error
 
 
 def _build(made: Path) -> None:
