@@ -14,16 +14,6 @@ from hashlib import sha256
 from pathlib import Path
 
 HOT = (
-    "access.counts",
-    "access.gate",
-    "access.identity",
-    "access.keys",
-    "access.limits",
-    "access.paths",
-    "access.queue",
-    "access.salt",
-    "access.tenants",
-    "access.verdict",
     "admission",
     "cache_sizes",
     "connection",
