@@ -8,7 +8,6 @@ pattern here accepts less than llhttp does, never more: the tests hold both agai
 from __future__ import annotations
 
 import re
-from copy import copy
 from typing import NamedTuple, cast
 
 # One field, its line ending in front. Every name that matters is either read, once, or makes the head not
@@ -92,6 +91,8 @@ class Head:
     """
 
     __slots__ = (
+        "_plain",
+        "_raw",
         "_raw_begin",
         "_raw_rest",
         "begin",
@@ -107,7 +108,8 @@ class Head:
     )
 
     def __init__(self, data: bytes, plain: PlainRequest) -> None:
-        raw = data[: plain.end]
+        self._plain = plain
+        self._raw = raw = data[: plain.end]
         self.method = plain.method
         self.target = plain.target
         self.path = plain.target.partition(b"?")[0]
@@ -141,7 +143,7 @@ class Head:
         kept = self.known.get(lines)
         if kept is not None:
             return cast(Head, kept)
-        other = copy(self)
+        other = Head(self._raw, self._plain)  # mypyc's objects can't be copied
         other.begin, other.rest = lines.sub(b"", self.begin), lines.sub(b"", self.rest)
         other.known = {lines: other}
         self.known[lines] = other
