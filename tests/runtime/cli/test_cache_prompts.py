@@ -312,7 +312,7 @@ def test_explain_without_anything_asks_for_something(url: str) -> None:
     result = run("explain", url=url)
 
     assert isinstance(result.exception, ConfigError)
-    assert re.search("NAMESPACES is ''; expected one or more", str(result.exception))
+    assert re.search("NAMESPACES is empty; expected one or more", str(result.exception))
 
 
 def test_an_endpoint_that_does_not_tokenize_is_an_error(prompt: Path, url: str) -> None:
