@@ -23,8 +23,11 @@ _NAME = re.compile(r"[a-zA-Z](-?[a-zA-Z0-9]){0,50}")
 
 
 def new_app(context: Mapping[str, Any] | None = None) -> cdk.App:
-    """An app that writes where the CDK CLI says; `context` goes before the command line's."""
-    return cdk.App(context=context)
+    """An app that writes where the CDK CLI says; `context` goes before the command line's.
+
+    Without `tree.json`, which no command of the CDK CLI needs to synthesize or deploy.
+    """
+    return cdk.App(context=context, tree_metadata=False)
 
 
 def chosen_file(app: cdk.App) -> str:
@@ -59,14 +62,17 @@ def add_stacks(app: cdk.App, deployment: Deployment) -> None:
     check_region(deployment)
     with settings_as_typed():
         _add(app, deployment)
-    cdk.Tags.of(app).add("hypertier:deployment", name)
 
 
 def _add(app: cdk.App, deployment: Deployment) -> None:
     name = deployment.name
-    # The account is the one that deploys; the Region is the deployment's.
-    env = cdk.Environment(region=deployment.region)
-    base = _adopted(app, deployment, env) if deployment.cluster.existing else _new(app, deployment, env)
+    common: dict[str, Any] = {
+        # The account is the one that deploys; the Region is the deployment's.
+        "env": cdk.Environment(region=deployment.region),
+        # CloudFormation hands a stack's tags on to everything in it that takes tags.
+        "tags": {"hypertier:deployment": name},
+    }
+    base = _adopted(app, deployment, common) if deployment.cluster.existing else _new(app, deployment, common)
     serving = ServingStack(
         app,
         f"{name}-serving",
@@ -75,7 +81,7 @@ def _add(app: cdk.App, deployment: Deployment) -> None:
         cluster=base.cluster,
         operator=base.operator,
         controllers=base.controllers,
-        env=env,
+        **common,
     )
     operations = OperationsStack(
         app,
@@ -84,17 +90,17 @@ def _add(app: cdk.App, deployment: Deployment) -> None:
         cluster=base.cluster,
         scalings=serving.scalings,
         store=serving.store,
-        env=env,
+        **common,
     )
     operations.add_stack_dependency(serving)
 
 
-def _adopted(app: cdk.App, deployment: Deployment, env: cdk.Environment) -> AdoptedStack:
-    return AdoptedStack(app, f"{deployment.name}-adopted", deployment=deployment, env=env)
+def _adopted(app: cdk.App, deployment: Deployment, common: Mapping[str, Any]) -> AdoptedStack:
+    return AdoptedStack(app, f"{deployment.name}-adopted", deployment=deployment, **common)
 
 
-def _new(app: cdk.App, deployment: Deployment, env: cdk.Environment) -> ClusterStack:
-    network = NetworkStack(app, f"{deployment.name}-network", deployment=deployment, env=env)
+def _new(app: cdk.App, deployment: Deployment, common: Mapping[str, Any]) -> ClusterStack:
+    network = NetworkStack(app, f"{deployment.name}-network", deployment=deployment, **common)
     return ClusterStack(
-        app, f"{deployment.name}-cluster", deployment=deployment, network=network.network, env=env
+        app, f"{deployment.name}-cluster", deployment=deployment, network=network.network, **common
     )

@@ -68,6 +68,15 @@ def statements(template: dict[str, Any]) -> list[dict[str, Any]]:
     return [statement for document in documents for statement in document["Statement"]]
 
 
+def permissions(template: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    """Every statement of what a role may do, from the role itself and from policies beside it."""
+    policies = [*template["Resources"][role]["Properties"].get("Policies", [])]
+    policies += [
+        policy for policy in properties(template, "AWS::IAM::Policy") if {"Ref": role} in policy["Roles"]
+    ]
+    return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
+
+
 def depends_on(template: dict[str, Any], logical_id: str) -> set[str]:
     """Everything that CloudFormation creates before a resource: by DependsOn, Ref and GetAtt, however far."""
     seen: set[str] = set()

@@ -19,7 +19,9 @@ from hypertier.errors import ConfigError
 from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
 from hypertier_cdk.adopted_store import AdoptedCacheStore
 from hypertier_cdk.arguments import checked
+from hypertier_cdk.metrics import MINUTE
 from hypertier_cdk.nag import accept
+from hypertier_cdk.plain import resource
 from hypertier_cdk.roles import let_read_secret
 
 PORT = 6379
@@ -50,6 +52,7 @@ class CacheStore(Construct):
     under `volatile-lru` one entry without an expiry would stay for good.
 
     Attributes:
+        name: the replication group's, by which AWS knows it.
         url: `rediss://HOST:PORT`, without credentials.
         secret: `{"username", "password"}`.
     """
@@ -109,37 +112,45 @@ class CacheStore(Construct):
             "SMG4",
         )
         name = cdk.Names.unique_resource_name(self, max_length=36, separator="-").lower()
-        user = elasticache.CfnUser(
+        user = resource(
             self,
             "User",
-            engine="valkey",
-            user_id=f"u-{name}",
-            user_name=USER_NAME,
-            access_string=ACCESS,
+            "AWS::ElastiCache::User",
+            Engine="valkey",
+            UserId=f"u-{name}",
+            UserName=USER_NAME,
+            AccessString=ACCESS,
             # A dynamic reference: CloudFormation reads the password when it creates the user.
-            authentication_mode={
+            AuthenticationMode={
                 "Type": "password",
                 "Passwords": [self.secret.secret_value_from_json("password").unsafe_unwrap()],
             },
         )
-        users = elasticache.CfnUserGroup(
-            self, "Users", engine="valkey", user_group_id=f"g-{name}", user_ids=[user.ref]
+        users = resource(
+            self,
+            "Users",
+            "AWS::ElastiCache::UserGroup",
+            Engine="valkey",
+            UserGroupId=f"g-{name}",
+            UserIds=[user.ref],
         )
-        subnets = elasticache.CfnSubnetGroup(
+        subnets = resource(
             self,
             "Subnets",
-            description="L2 cache",
-            subnet_ids=vpc.select_subnets(
+            "AWS::ElastiCache::SubnetGroup",
+            Description="L2 cache",
+            SubnetIds=vpc.select_subnets(
                 subnets=(vpc_subnets.subnets if vpc_subnets else None)
                 or [*vpc.private_subnets, *vpc.isolated_subnets]
             ).subnet_ids,
         )
-        parameters = elasticache.CfnParameterGroup(
+        parameters = resource(
             self,
             "Parameters",
-            cache_parameter_group_family=PARAMETER_FAMILY,
-            description="L2 cache",
-            properties={
+            "AWS::ElastiCache::ParameterGroup",
+            CacheParameterGroupFamily=PARAMETER_FAMILY,
+            Description="L2 cache",
+            Properties={
                 "cluster-enabled": "yes",
                 "maxmemory-policy": "allkeys-lru",
                 "reserved-memory-percent": str(RESERVED_MEMORY_PERCENT),
@@ -168,6 +179,7 @@ class CacheStore(Construct):
             auto_minor_version_upgrade=True,
         )
         accept(self.resource, "users and their passwords take the place of Redis' one AUTH token", "AEC6")
+        self.name = self.resource.ref
         self.url = f"rediss://{self.resource.attr_configuration_end_point_address}:{PORT}"
 
     @staticmethod
@@ -196,7 +208,7 @@ class CacheStore(Construct):
         return cw.Metric(
             namespace="AWS/ElastiCache",
             metric_name=name,
-            dimensions_map={"CacheClusterId": f"{self.resource.ref}-{shard:04d}-001"},
+            dimensions_map={"CacheClusterId": f"{self.name}-{shard:04d}-001"},
             **options,
         )
 
@@ -210,26 +222,23 @@ class CacheStore(Construct):
         `scope` says whose they are (default: the store's), since what they ring may stand in a later stack.
         Held back by its bandwidth, or its one engine thread busy: either way lookups miss their deadline.
         """
-        minute = cdk.Duration.minutes(1)
-        alarms = []
-        for shard in range(1, self.plan.num_shards + 1):
-            held_back = self.metric(
-                "NetworkBandwidthOutAllowanceExceeded", shard, statistic="Sum", period=minute
+        return [
+            cw.Alarm(
+                scope or self,
+                f"{alarm_id}{shard}",
+                metric=self.metric(name, shard, statistic=statistic, period=MINUTE),
+                alarm_description=f"L2, shard {shard}: {name} at {threshold} or more",
+                threshold=threshold,
+                comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+                evaluation_periods=5,
+                treat_missing_data=cw.TreatMissingData.NOT_BREACHING,
             )
-            busy = self.metric("EngineCPUUtilization", shard, statistic="Average", period=minute)
-            for name, metric, threshold in (("Bandwidth", held_back, 1), ("Engine", busy, 90)):
-                alarms.append(
-                    metric.create_alarm(
-                        scope or self,
-                        f"{name}{shard}",
-                        alarm_description=f"L2, shard {shard}: {metric.metric_name} at {threshold} or more",
-                        threshold=threshold,
-                        comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-                        evaluation_periods=5,
-                        treat_missing_data=cw.TreatMissingData.NOT_BREACHING,
-                    )
-                )
-        return alarms
+            for shard in range(1, self.plan.num_shards + 1)
+            for alarm_id, name, statistic, threshold in (
+                ("Bandwidth", "NetworkBandwidthOutAllowanceExceeded", "Sum", 1),
+                ("Engine", "EngineCPUUtilization", "Average", 90),
+            )
+        ]
 
     def grant_read_secret(self, role: iam.IGrantable) -> iam.Grant:
         """Let pods with this role read the user's name and password."""

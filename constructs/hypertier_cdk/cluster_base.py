@@ -15,6 +15,7 @@ from hypertier_cdk.addons import FSX_DRIVER, S3_DRIVER, ClusterAddons
 from hypertier_cdk.adopted_eks import EksCluster
 from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.network import Network
+from hypertier_cdk.plain import resource
 from hypertier_cdk.roles import service_account_role
 
 
@@ -96,13 +97,14 @@ class ClusterBase(Construct):
             ),
             description=f"pods of {namespace}/{service_account}",
         )
-        association = eks.CfnPodIdentityAssociation(
+        association = resource(
             owner,
             "Association",
-            cluster_name=self.eks_cluster.cluster_name,
-            namespace=namespace,
-            service_account=service_account,
-            role_arn=role.role_arn,
+            "AWS::EKS::PodIdentityAssociation",
+            ClusterName=self.eks_cluster.cluster_name,
+            Namespace=namespace,
+            ServiceAccount=service_account,
+            RoleArn=role.role_arn,
         )
         if self.addons.before_nodes:
             association.node.add_dependency(*self.addons.before_nodes)

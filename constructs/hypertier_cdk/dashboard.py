@@ -10,7 +10,7 @@ from constructs import Construct
 
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cache_store import CacheStore
-from hypertier_cdk.metrics import endpoint_metric
+from hypertier_cdk.metrics import MINUTE, endpoint_metric
 from hypertier_cdk.scaling import CacheUtilizationScaling
 
 WIDTH = 24  # of a CloudWatch dashboard
@@ -37,7 +37,7 @@ class EndpointDashboard(Construct):
         super().__init__(scope, construct_id)
 
         def metric(name: str, statistic: str, label: str) -> cw.IMetric:
-            return endpoint_metric(name, endpoint, statistic=statistic).with_(label=label)
+            return endpoint_metric(name, endpoint, statistic=statistic, label=label)
 
         rows: list[list[cw.IWidget]] = [
             [cw.TextWidget(markdown=f"# {endpoint}", width=WIDTH, height=1)],
@@ -103,11 +103,11 @@ def _store_row(store: CacheStore) -> list[cw.IWidget]:
         # Its nodes are named after the group, so a search finds them, however many there are.
         search = (
             f'SEARCH(\'{{AWS/ElastiCache,CacheClusterId,CacheNodeId}} MetricName="{name}" '
-            f"{store.resource.ref}', '{statistic}', 60)"
+            f"{store.name}', '{statistic}', 60)"
         )
         aggregate = {"Sum": "SUM", "Maximum": "MAX"}[statistic]
         return cw.MathExpression(
-            expression=f"{aggregate}({search})", label=label, period=cdk.Duration.minutes(1), using_metrics={}
+            expression=f"{aggregate}({search})", label=label, period=MINUTE, using_metrics={}
         )
 
     return [

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_ecr_assets as ecr_assets
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
@@ -17,7 +16,6 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
 from hypertier_cdk.adopted_store import AdoptedCacheStore
 from hypertier_cdk.arguments import check_image, checked
-from hypertier_cdk.assets import NOT_IN_ASSETS
 from hypertier_cdk.cache_store import CacheStore
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.charts.images import image_build
@@ -25,6 +23,7 @@ from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects, namespace_objects
 from hypertier_cdk.cluster_base import ClusterBase
+from hypertier_cdk.image_assets import image_uris
 from hypertier_cdk.metrics import NAMESPACE
 from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.tiered_storage import TieredStorage
@@ -148,23 +147,13 @@ class InferenceEndpoint(Construct):
         if deployment.serving == "operator":
             return None, None
         own = replace(deployment, endpoints=(self.config,))
-        return (
-            engine_image or deployment.images.engine or self._built(own, "engine"),
-            router_image or deployment.images.router or self._built(own, "router"),
-        )
-
-    def _built(self, deployment: Deployment, target: str) -> str:
-        build = image_build(deployment, target)
-        return ecr_assets.DockerImageAsset(
-            self,
-            f"{target.capitalize()}Image",
-            directory=str(build.directory),
-            file=build.file,
-            target=build.target,
-            build_args=dict(build.build_args),
-            exclude=NOT_IN_ASSETS,
-            platform=ecr_assets.Platform.LINUX_AMD64,
-        ).image_uri
+        given = {
+            "engine": engine_image or deployment.images.engine,
+            "router": router_image or deployment.images.router,
+        }
+        to_build = {target: image_build(own, target) for target, image in given.items() if image is None}
+        images = {**given, **(image_uris(self, to_build) if to_build else {})}
+        return images["engine"], images["router"]
 
 
 def _weights(cluster: ClusterBase, endpoint: InferenceEndpointConfig) -> list[IDependable]:

@@ -8,15 +8,19 @@ from aws_cdk import aws_cloudwatch as cw
 from hypertier.exporter.metrics import DIMENSION
 
 NAMESPACE = "Hypertier"
-EXPORT_PERIOD_MINUTES = 1
+# How often the exporter writes, and ElastiCache. Made once, since each one more is made in another process.
+MINUTE = cdk.Duration.minutes(1)
 
 
-def endpoint_metric(name: str, endpoint: str, *, statistic: str = "Average") -> cw.Metric:
+def endpoint_metric(
+    name: str, endpoint: str, *, statistic: str = "Average", label: str | None = None
+) -> cw.Metric:
     """A series of one endpoint, such as `KvCacheUsageRatio`; one data point a minute."""
     return cw.Metric(
         namespace=NAMESPACE,
         metric_name=name,
         dimensions_map={DIMENSION: endpoint},
         statistic=statistic,
-        period=cdk.Duration.minutes(EXPORT_PERIOD_MINUTES),
+        period=MINUTE,
+        label=label,
     )

@@ -10,7 +10,7 @@ https://github.com/cdklabs/cdk-nag#acknowledging-a-rule (read 2026-12-01)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -32,8 +32,8 @@ def accept(where: IConstruct, reason: str, *findings: str) -> None:
 
 def accept_wildcards(role: iam.Role, reason: str, *resources: str) -> None:
     """Accept that policies of `role` name these resources, each with a `*` in it; they may hold tokens."""
-    stack = cdk.Stack.of(role)
-    accept(role, reason, *(f"IAM5[Resource::{_flat(stack.resolve(text))}]" for text in resources))
+    flat = map(_flat, _resolved(role, resources))
+    accept(role, reason, *(f"IAM5[Resource::{text}]" for text in flat))
 
 
 def accept_managed_policies(role: iam.Role, reason: str, *names: str) -> None:
@@ -43,16 +43,21 @@ def accept_managed_policies(role: iam.Role, reason: str, *names: str) -> None:
 
 def accept_what_cdk_builds(inside: IConstruct, *also: str) -> None:
     """Accept the roles and runtimes that the CDK itself made below `inside`, as they are by now."""
-    stack = cdk.Stack.of(inside)
+    made = inside.node.find_all()
+    managed = [found.managed_policy_arns for found in made if isinstance(found, iam.CfnRole)]
+    own = [found.policy_document for found in made if isinstance(found, iam.CfnPolicy)]
+    documents, arns = _resolved(inside, (own, [entry for entry in managed if entry]))
     findings = dict.fromkeys(("L1", *also))
-    for found in inside.node.find_all():
-        if isinstance(found, iam.CfnRole):
-            policies = stack.resolve(found.managed_policy_arns) or ()
-            findings |= dict.fromkeys(f"IAM4[Policy::{_flat(arn)}]" for arn in policies)
-        elif isinstance(found, iam.CfnPolicy):
-            document = stack.resolve(found.policy_document)
-            findings |= dict.fromkeys(f"IAM5[{wildcard}]" for wildcard in _wildcards(document))
+    findings |= dict.fromkeys(f"IAM4[Policy::{_flat(arn)}]" for role in arns for arn in role)
+    findings |= dict.fromkeys(f"IAM5[{text}]" for document in documents for text in _wildcards(document))
     accept(inside, CDK_S_OWN, *findings)
+
+
+def _resolved(where: IConstruct, values: Sequence[Any]) -> list[Any]:
+    """Each value with its tokens resolved, all in one step: every step asks another process."""
+    if all(isinstance(value, str) and "${Token[" not in value for value in values):
+        return list(values)
+    return list(cdk.Stack.of(where).resolve(list(values)))
 
 
 def _wildcards(document: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -16,6 +17,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec.deployment import check_cidr
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.nag import accept
+from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 from hypertier_cdk.vpc_endpoints import images_of, is_reachable_image, services_for
 
 MIN_ZONES = 2  # EKS puts its control plane into two zones at least
@@ -249,37 +251,64 @@ class Network(Construct):
         if not self.closed:
             public = ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=24)
             subnets.append(public)
+        zones = cdk.Fn.get_azs()
         vpc = ec2.Vpc(
             self,
             "Vpc",
             # Tokens, not max_azs: a stack without an account knows two zones only.
-            availability_zones=[cdk.Fn.select(zone, cdk.Fn.get_azs()) for zone in range(num_zones)],
+            availability_zones=[cdk.Fn.select(zone, zones) for zone in range(num_zones)],
             subnet_configuration=subnets,
-            gateway_endpoints={
-                "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
-            },
             # Would bring a custom resource along, for a group that nothing here uses.
             restrict_default_security_group=False,
         )
+        public, private = vpc.public_subnets, [*vpc.private_subnets, *vpc.isolated_subnets]
+        # How the load balancer controller finds subnets.
+        for role, subnets in (("elb", public), ("internal-elb", private)):
+            for number, subnet in enumerate(subnets):
+                inner = subnet.node.default_child
+                assert isinstance(inner, ec2.CfnSubnet)
+                inner.tags.set_tag(f"kubernetes.io/role/{role}", "1")
+                if self.availability_zone_ids:
+                    inner.availability_zone = None
+                    inner.availability_zone_id = self.availability_zone_ids[number]
+        # Not by a method of the VPC's, which brings the CDK's table of all endpoints along.
+        ec2.CfnVPCEndpoint(
+            vpc,
+            "S3",
+            vpc_id=vpc.vpc_id,
+            service_name=f"com.amazonaws.{cdk.Stack.of(self).region}.s3",
+            vpc_endpoint_type="Gateway",
+            route_table_ids=[subnet.route_table.route_table_id for subnet in (*private, *public)],
+        )
+        self._log_traffic(vpc.vpc_id)
+        return vpc
+
+    def _log_traffic(self, vpc_id: str) -> None:
         log_group = logs.LogGroup(
             self,
             "FlowLogs",
             retention=logs.RetentionDays.ONE_MONTH,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
-        vpc.add_flow_log("FlowLog", destination=ec2.FlowLogDestination.to_cloud_watch_logs(log_group))
-        for zone_subnets in (vpc.public_subnets, vpc.private_subnets, vpc.isolated_subnets):
-            for subnet, zone_id in zip(zone_subnets, self.availability_zone_ids, strict=False):
-                resource = subnet.node.default_child
-                assert isinstance(resource, ec2.CfnSubnet)
-                resource.availability_zone = None
-                resource.availability_zone_id = zone_id
-        # How the load balancer controller finds subnets.
-        for subnet in (*vpc.private_subnets, *vpc.isolated_subnets):
-            cdk.Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")
-        for subnet in vpc.public_subnets:
-            cdk.Tags.of(subnet).add("kubernetes.io/role/elb", "1")
-        return vpc
+        role = iam.Role(
+            self,
+            "FlowLogsRole",
+            assumed_by=iam.ServicePrincipal("vpc-flow-logs.amazonaws.com"),
+            description="logs the traffic of the VPC",
+            inline_policies=policies(
+                allow("Log", [*WRITE_LOGS, "logs:DescribeLogStreams"], [log_group.log_group_arn])
+            ),
+        )
+        ec2.CfnFlowLog(
+            self,
+            "FlowLog",
+            resource_id=vpc_id,
+            resource_type="VPC",
+            traffic_type="ALL",
+            log_destination_type="cloud-watch-logs",
+            log_group_name=log_group.log_group_name,
+            deliver_logs_permission_arn=role.role_arn,
+        )
 
     def _new_endpoints_group(self) -> ec2.SecurityGroup:
         group = ec2.SecurityGroup(

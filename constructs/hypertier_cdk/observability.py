@@ -15,6 +15,7 @@ from hypertier_cdk.addons import new_addon
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.nag import accept_wildcards
+from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 
 ADDON = "amazon-sagemaker-hyperpod-observability"
 SERVICE_ACCOUNT = "hyperpod-observability-operator-otel-collector"
@@ -73,6 +74,14 @@ class Observability(Construct):
         self.workspace = aps.CfnWorkspace(
             self, "Workspace", alias=cluster.cluster_name, kms_key_arn=self.key.key_arn
         )
+        groups = (
+            f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:/aws/sagemaker/Clusters/*"
+        )
+        write_logs = allow(
+            "Logs",
+            [*WRITE_LOGS, "logs:CreateLogGroup", "logs:DescribeLogGroups", "logs:DescribeLogStreams"],
+            [groups],
+        )
         self.role = iam.Role(
             self,
             "Role",
@@ -86,12 +95,13 @@ class Observability(Construct):
                 )
             ),
             description="collector of HyperPod's metrics",
-        )
-        self.role.add_to_policy(
-            iam.PolicyStatement(sid="Write", actions=["aps:RemoteWrite"], resources=[self.workspace.attr_arn])
+            inline_policies=policies(
+                allow("Write", ["aps:RemoteWrite"], [self.workspace.attr_arn]),
+                *([write_logs] if logs else []),
+            ),
         )
         if logs:
-            self._let_write_logs(stack)
+            accept_wildcards(self.role, "HyperPod names the groups by ids of its own", groups)
         self.resource = new_addon(
             self,
             "Addon",
@@ -111,26 +121,4 @@ class Observability(Construct):
             },
             pod_identity={SERVICE_ACCOUNT: self.role},
             after=[cluster.nodes_ready, *cluster.addons.before_nodes, self.role],
-        )
-
-    def _let_write_logs(self, stack: cdk.Stack) -> None:
-        groups = stack.format_arn(
-            service="logs",
-            resource="log-group",
-            resource_name="/aws/sagemaker/Clusters/*",
-            arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
-        )
-        accept_wildcards(self.role, "HyperPod names the groups by ids of its own", groups)
-        self.role.add_to_policy(
-            iam.PolicyStatement(
-                sid="Logs",
-                actions=[
-                    "logs:CreateLogGroup",
-                    "logs:CreateLogStream",
-                    "logs:DescribeLogGroups",
-                    "logs:DescribeLogStreams",
-                    "logs:PutLogEvents",
-                ],
-                resources=[groups],
-            )
         )

@@ -153,7 +153,7 @@ class InferenceOperator(Construct):
             description="HyperPod Inference Operator",
             # IAM is global: the Region tells this role from the same stack's elsewhere.
             role_name=f"{ROLE_PREFIX}-{own}-{stack.region}",
-            also_trusted=[iam.ServicePrincipal("sagemaker.amazonaws.com")],
+            also_trusted=["sagemaker.amazonaws.com"],
             managed_policies=[
                 iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerHyperPodInferenceAccess")
             ],
@@ -228,7 +228,7 @@ class InferenceOperator(Construct):
             namespace="*",
             service_account="hyperpod-inference-service-account*",
             description="downloads gated JumpStart models",
-            also_trusted=[iam.ServicePrincipal("sagemaker.amazonaws.com")],
+            also_trusted=["sagemaker.amazonaws.com"],
             managed_policies=[
                 iam.ManagedPolicy.from_aws_managed_policy_name("AmazonSageMakerHyperPodGatedModelAccess")
             ],

@@ -18,6 +18,8 @@ from hypertier.errors import ConfigError
 from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept_managed_policies, accept_what_cdk_builds
 from hypertier_cdk.network import Network
+from hypertier_cdk.plain import resource
+from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 from hypertier_cdk.security_groups import carry_group_of
 
 KUBERNETES_GROUP = "hypertier-readiness"
@@ -63,17 +65,22 @@ class NodeReadiness(Construct):
             )
         if not nodes_by_group:
             raise ConfigError("nodes_by_group", {}, "one instance group at least")
+        log_group = logs.LogGroup(
+            self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=cdk.RemovalPolicy.DESTROY
+        )
         role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description="looks whether HyperPod's nodes are ready",
-        )
-        role.add_to_policy(
-            iam.PolicyStatement(actions=["eks:DescribeCluster"], resources=[eks_cluster.cluster_arn])
+            inline_policies=policies(
+                allow("FindCluster", ["eks:DescribeCluster"], [eks_cluster.cluster_arn]),
+                allow("Log", WRITE_LOGS, [log_group.log_group_arn]),
+            ),
         )
         permissions = self._admit(eks_cluster, role)
-        functions = self._functions(eks_cluster, network if inside else None, role, adopted=adopted)
+        inner = network if inside else None
+        functions = self._functions(eks_cluster, inner, role, log_group, adopted=adopted)
         provider = cr.Provider(
             self,
             "Provider",
@@ -101,7 +108,13 @@ class NodeReadiness(Construct):
         self.ready.node.add_dependency(after, *permissions)
 
     def _functions(
-        self, eks_cluster: eks.ICluster, network: Network | None, role: iam.Role, *, adopted: bool
+        self,
+        eks_cluster: eks.ICluster,
+        network: Network | None,
+        role: iam.Role,
+        log_group: logs.ILogGroup,
+        *,
+        adopted: bool,
     ) -> dict[str, lambda_.Function]:
         vpc = network.vpc if network else None
         group: ec2.ISecurityGroup | None = None
@@ -113,10 +126,7 @@ class NodeReadiness(Construct):
         elif vpc:
             group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="node readiness")
             eks_cluster.connections.allow_default_port_from(group, "node readiness")
-        log_group = logs.LogGroup(
-            self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=cdk.RemovalPolicy.DESTROY
-        )
-        log_group.grant_write(role)
+        code = lambda_.Code.from_asset(str(package_folder("hypertier_lambdas")), exclude=NOT_IN_ASSETS)
         return {
             name: lambda_.Function(
                 self,
@@ -124,7 +134,7 @@ class NodeReadiness(Construct):
                 runtime=lambda_.Runtime.PYTHON_3_14,
                 architecture=lambda_.Architecture.ARM_64,
                 handler=f"readiness.handler.{function}",
-                code=lambda_.Code.from_asset(str(package_folder("hypertier_lambdas")), exclude=NOT_IN_ASSETS),
+                code=code,
                 description="looks whether HyperPod's nodes are ready",
                 role=role,
                 log_group=log_group,
@@ -139,12 +149,13 @@ class NodeReadiness(Construct):
 
     def _admit(self, eks_cluster: eks.ICluster, role: iam.Role) -> list[IDependable]:
         """Let the functions' role list nodes, and nothing else in the cluster."""
-        entry = eks.CfnAccessEntry(
+        entry = resource(
             self,
             "AccessEntry",
-            cluster_name=eks_cluster.cluster_name,
-            principal_arn=role.role_arn,
-            kubernetes_groups=[KUBERNETES_GROUP],
+            "AWS::EKS::AccessEntry",
+            ClusterName=eks_cluster.cluster_name,
+            PrincipalArn=role.role_arn,
+            KubernetesGroups=[KUBERNETES_GROUP],
         )
         api_group = "rbac.authorization.k8s.io"
         manifest = eks.KubernetesManifest(

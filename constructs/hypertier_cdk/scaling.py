@@ -5,7 +5,6 @@ from __future__ import annotations
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cw
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_eks as eks_l1
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_destinations as destinations
@@ -17,8 +16,10 @@ from hypertier.errors import ConfigError
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
 from hypertier_cdk.cluster_base import ClusterBase
-from hypertier_cdk.metrics import endpoint_metric
+from hypertier_cdk.metrics import MINUTE, endpoint_metric
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
+from hypertier_cdk.plain import resource
+from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 from hypertier_cdk.security_groups import carry_group_of
 
 METRICS = ("KvCacheUsageRatio", "L1UsageRatio")
@@ -83,10 +84,10 @@ class CacheUtilizationScaling(Construct):
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=f"steps the replicas of {namespace}/{deployment}",
-        )
-        log_group.grant_write(role)
-        role.add_to_policy(
-            iam.PolicyStatement(actions=["eks:DescribeCluster"], resources=[cluster.eks_cluster.cluster_arn])
+            inline_policies=policies(
+                allow("FindCluster", ["eks:DescribeCluster"], [cluster.eks_cluster.cluster_arn]),
+                allow("Log", WRITE_LOGS, [log_group.log_group_arn]),
+            ),
         )
         # Only where the Kubernetes API answers nowhere else.
         vpc = cluster.network.vpc if cluster.functions_inside else None
@@ -144,26 +145,26 @@ class CacheUtilizationScaling(Construct):
             evaluation_periods=low_minutes,
             treat_missing_data=cw.TreatMissingData.IGNORE,
         )
+        function_arn = self.function.function_arn
         for key, alarm in (("High", self.high_alarm), ("Low", self.low_alarm)):
-            resource = alarm.node.default_child
-            assert isinstance(resource, cw.CfnAlarm)
-            resource.alarm_actions = [self.function.function_arn]
+            inner = alarm.node.default_child
+            assert isinstance(inner, cw.CfnAlarm)
+            inner.alarm_actions = [function_arn]
             # Not cloudwatch_actions.LambdaAction: it would put the permission into the alarm's own scope.
-            lambda_.CfnPermission(
+            resource(
                 self,
                 f"{key}MayInvoke",
-                action="lambda:InvokeFunction",
-                function_name=self.function.function_arn,
-                principal=ALARM_PRINCIPAL,
-                source_account=stack.account,
-                source_arn=alarm.alarm_arn,
+                "AWS::Lambda::Permission",
+                Action="lambda:InvokeFunction",
+                FunctionName=function_arn,
+                Principal=ALARM_PRINCIPAL,
+                SourceAccount=stack.account,
+                SourceArn=alarm.alarm_arn,
             )
 
     def metric_failures(self) -> cw.Metric:
         """Steps that failed three times and wait in `failures` to be looked at."""
-        return self.failures.metric_approximate_number_of_messages_visible(
-            period=cdk.Duration.minutes(1), statistic="Maximum"
-        )
+        return self.failures.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum")
 
     def _inside(self, vpc: ec2.IVpc, cluster: ClusterBase, role: iam.Role) -> ec2.ISecurityGroup:
         """The function's security group, which may reach the Kubernetes API, and what Lambda needs for it."""
@@ -188,12 +189,13 @@ class CacheUtilizationScaling(Construct):
     def _admit(self, cluster: ClusterBase, role: iam.Role, namespace: str, deployment: str) -> None:
         """Let the function's role read and patch this Deployment, and nothing else in the cluster."""
         name = f"hypertier-replicas-{deployment}"
-        eks_l1.CfnAccessEntry(
+        resource(
             self,
             "AccessEntry",
-            cluster_name=cluster.eks_cluster.cluster_name,
-            principal_arn=role.role_arn,
-            kubernetes_groups=[name],
+            "AWS::EKS::AccessEntry",
+            ClusterName=cluster.eks_cluster.cluster_name,
+            PrincipalArn=role.role_arn,
+            KubernetesGroups=[name],
         )
         metadata = {"name": name, "namespace": namespace}
         rules = [

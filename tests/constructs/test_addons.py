@@ -11,6 +11,7 @@ from fakes_templates import depends_on, resources, synthesize
 
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network
 from hypertier_cdk.addons import AFTER_NODES, BEFORE_NODES, FSX_DRIVER, S3_DRIVER
+from hypertier_cdk.review.access import trusted_by
 
 SYSTEM = InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=1)
 
@@ -121,10 +122,18 @@ def test_the_driver_s_role_trusts_its_own_service_account_alone() -> None:
     template = synthesize(mounting)
 
     role = addon(template, S3_DRIVER)[1]["ServiceAccountRoleArn"]["Fn::GetAtt"][0]
-    (statement,) = template["Resources"][role]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
-    condition = template["Resources"][statement["Condition"]["StringEquals"]["Fn::GetAtt"][0]]
+    (statement,) = trusted_by(template["Resources"][role]["Properties"]["AssumeRolePolicyDocument"])
+    (provider,) = resources(template, "AWS::IAM::OIDCProvider")
+    issuer = "${" + provider + "}"
     assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
-    assert "system:serviceaccount:kube-system:s3-csi-driver-sa" in json.dumps(condition)
+    assert statement["Principal"] == {"Federated": issuer}
+    assert statement["Condition"] == {
+        "StringEquals": {
+            f"{issuer}:aud": "sts.amazonaws.com",
+            f"{issuer}:sub": "system:serviceaccount:kube-system:s3-csi-driver-sa",
+        }
+    }
+    assert not resources(template, "Custom::AWSCDKCfnJson")
 
 
 @pytest.mark.parametrize("name", [S3_DRIVER, FSX_DRIVER])

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes_templates import depends_on, new_stack, resources, statements, synthesize, the
+from fakes_templates import depends_on, new_stack, permissions, resources, statements, synthesize, the
 
 from hypertier.errors import ConfigError
+from hypertier.spec.instance_group import Volume
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
 
 SYSTEM = InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=1)
@@ -75,7 +76,7 @@ def test_tiered_storage_takes_its_percentage_of_every_node() -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        "AWS::IAM::Policy",
+        "AWS::IAM::Role",
         "AWS::EKS::Addon",
         "AWS::EC2::SecurityGroupIngress",
         "AWS::EC2::SecurityGroupEgress",
@@ -137,7 +138,7 @@ def test_a_cluster_that_cannot_be_is_refused_with_the_setting(settings: dict[str
 
 
 def test_karpenter_may_lend_the_volumes_key_to_sagemaker_for_the_nodes_that_it_adds() -> None:
-    worker = InstanceGroup(name="gpu", instance_type="ml.p5.48xlarge", count=0, volume_gib=500)
+    worker = InstanceGroup(name="gpu", instance_type="ml.p5.48xlarge", count=0, volume=Volume(size="500Gi"))
     template = synthesize(lambda stack: cluster_of(stack, instance_groups=[SYSTEM, worker], autoscaling=True))
 
     (lends,) = [entry for entry in statements(template) if entry["Action"] == "kms:CreateGrant"]
@@ -151,5 +152,9 @@ def test_karpenter_may_lend_the_volumes_key_to_sagemaker_for_the_nodes_that_it_a
 def test_karpenter_s_rights_are_there_before_the_cluster() -> None:
     template = synthesize(lambda stack: cluster_of(stack, autoscaling=True))
 
-    (policy,) = [name for name in resources(template, "AWS::IAM::Policy") if "ClusterRole" in name]
-    assert policy in depends_on(template, hyperpod(template))
+    (role,) = [name for name in resources(template, "AWS::IAM::Role") if "ClusterRole" in name]
+    assert (
+        permissions(template, role)
+        == template["Resources"][role]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"]
+    )
+    assert role in depends_on(template, hyperpod(template))

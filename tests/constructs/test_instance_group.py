@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
-from fakes_templates import new_stack, properties, statements, synthesize, the
+from fakes_templates import new_stack, permissions, properties, statements, synthesize, the
 
 from hypertier.errors import ConfigError
 from hypertier.spec import instance_group as spec
@@ -280,12 +280,7 @@ def test_karpenter_scales_its_own_cluster_alone() -> None:
 
     cluster = the(template, "AWS::SageMaker::Cluster")
     role = cluster["ClusterRole"]["Fn::GetAtt"][0]
-    (policy,) = [
-        resource["Properties"]
-        for resource in template["Resources"].values()
-        if resource["Type"] == "AWS::IAM::Policy" and resource["Properties"]["Roles"] == [{"Ref": role}]
-    ]
-    (statement,) = policy["PolicyDocument"]["Statement"]
+    (statement,) = permissions(template, role)
     assert cluster["AutoScaling"] == {"Mode": "Enable", "AutoScalerType": "Karpenter"}
     assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/hypertier:cluster": "test"}}
     assert {"Key": "hypertier:cluster", "Value": "test"} in cluster["Tags"]

@@ -12,6 +12,7 @@ from fakes_nag import Finding, found_in
 from fakes_templates import REGION
 
 from hypertier.spec.deployment import load_deployment
+from hypertier.spec.instance_group import Volume
 from hypertier.spec.lifecycle import LifecycleScript
 from hypertier_cdk import (
     CacheStore,
@@ -71,7 +72,7 @@ def everything(stack: cdk.Stack, closed: bool) -> None:
         network=network,
         kubernetes_version="1.35",
         instance_groups=[
-            InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=1, volume_gib=100),
+            InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=1, volume=Volume(size="100Gi")),
             InstanceGroup(
                 name="gpu",
                 instance_type="ml.p5.48xlarge",

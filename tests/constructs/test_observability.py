@@ -7,7 +7,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from fakes_templates import depends_on, new_stack, resources, synthesize, the
+from fakes_templates import depends_on, new_stack, permissions, resources, synthesize, the
 
 from hypertier.errors import ConfigError
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, Observability
@@ -43,13 +43,13 @@ def configuration(template: dict[str, Any]) -> dict[str, Any]:
     return loaded
 
 
+def role(template: dict[str, Any]) -> str:
+    (found,) = [name for name in resources(template, "AWS::IAM::Role") if name.startswith("Observability")]
+    return found
+
+
 def policy(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    (found,) = [
-        resource["Properties"]["PolicyDocument"]["Statement"]
-        for logical_id, resource in resources(template, "AWS::IAM::Policy").items()
-        if logical_id.startswith("Observability")
-    ]
-    return {statement["Sid"]: statement for statement in found}
+    return {statement["Sid"]: statement for statement in permissions(template, role(template))}
 
 
 def test_the_collector_writes_to_its_own_workspace_alone() -> None:
@@ -100,14 +100,13 @@ def test_the_metrics_asked_for_are_collected(metrics: dict[str, str] | None, exp
     assert set(configuration(template)["metricsProvider"]) == expected
 
 
-def test_the_add_on_comes_after_the_first_nodes_and_its_role_s_policy() -> None:
+def test_the_add_on_comes_after_the_first_nodes_and_its_role_with_its_permissions() -> None:
     template = synthesize(observed)
 
     before = depends_on(template, addon(template)[0])
     assert set(resources(template, "Custom::HypertierNodeReadiness")) <= before
-    assert {
-        name for name in resources(template, "AWS::IAM::Policy") if name.startswith("Observability")
-    } <= before
+    assert role(template) in before
+    assert not [name for name in resources(template, "AWS::IAM::Policy") if name.startswith("Observability")]
 
 
 @pytest.mark.parametrize(("logs", "sids"), [(True, {"Write", "Logs"}), (False, {"Write"})])

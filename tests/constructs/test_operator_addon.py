@@ -13,6 +13,7 @@ from hypertier.errors import ConfigError
 from hypertier_cdk import HyperPodCluster, InferenceOperator, InstanceGroup, Network
 from hypertier_cdk.addons import CERT_MANAGER, FSX_DRIVER, METRICS_SERVER, S3_DRIVER
 from hypertier_cdk.operator_addon import ADDON, ADDON_VERSIONS
+from hypertier_cdk.review.access import trusted_by
 
 SYSTEM = InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=1)
 MANIFEST = {
@@ -147,23 +148,23 @@ def test_a_role_trusts_its_own_service_account(
     for key in path:
         arn = arn[key]
 
-    trusted = role_behind(template, arn)["AssumeRolePolicyDocument"]["Statement"][0]
+    trusted = trusted_by(role_behind(template, arn)["AssumeRolePolicyDocument"])[0]
 
-    condition = template["Resources"][trusted["Condition"]["StringEquals"]["Fn::GetAtt"][0]]
-    assert f"system:serviceaccount:hyperpod-inference-system:{account}" in json.dumps(condition)
+    condition = json.dumps(trusted["Condition"]["StringEquals"])
+    assert f"system:serviceaccount:hyperpod-inference-system:{account}" in condition
 
 
 def test_sagemaker_may_assume_the_operator_s_role_too(template: dict[str, Any]) -> None:
     role = role_behind(template, configuration(template)["executionRoleArn"])
 
-    services = [entry["Principal"].get("Service") for entry in role["AssumeRolePolicyDocument"]["Statement"]]
+    services = [entry["Principal"].get("Service") for entry in trusted_by(role["AssumeRolePolicyDocument"])]
     assert "sagemaker.amazonaws.com" in services
 
 
 def test_gated_models_are_downloaded_by_service_accounts_of_any_namespace(template: dict[str, Any]) -> None:
     role = role_behind(template, configuration(template)["jumpstartGatedModelDownloadRoleArn"])
 
-    assert "StringLike" in role["AssumeRolePolicyDocument"]["Statement"][0]["Condition"]
+    assert "StringLike" in trusted_by(role["AssumeRolePolicyDocument"])[0]["Condition"]
 
 
 def test_the_operator_is_told_its_cluster_and_nothing_that_was_not_asked_for() -> None:
@@ -189,10 +190,10 @@ def test_the_gateway_s_controller_imports_certificates_by_a_role_of_its_own() ->
 
     gateway = configuration(template)["inferenceGateway"]
     role = role_behind(template, gateway["serviceAccount"]["roleArn"])
-    trusted = role["AssumeRolePolicyDocument"]["Statement"][0]["Condition"]["StringEquals"]
+    trusted = trusted_by(role["AssumeRolePolicyDocument"])[0]["Condition"]["StringEquals"]
     account = "system:serviceaccount:hyperpod-inference-system:inference-gateway-controller"
     assert gateway["enabled"] is True
-    assert account in json.dumps(template["Resources"][trusted["Fn::GetAtt"][0]])
+    assert account in json.dumps(trusted)
     assert "AmazonSageMakerHyperPodInferenceGatewayAccess" in json.dumps(role["ManagedPolicyArns"])
 
 

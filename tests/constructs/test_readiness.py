@@ -7,7 +7,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from fakes_templates import depends_on, new_stack, resources, synthesize, the
+from fakes_templates import depends_on, new_stack, permissions, resources, synthesize, the
 
 from hypertier.errors import ConfigError
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network
@@ -75,9 +75,7 @@ def test_the_functions_may_list_nodes_and_describe_this_cluster_alone(reference:
     role = entry["PrincipalArn"]["Fn::GetAtt"][0]
     (describe,) = [
         statement
-        for policy in resources(reference.template, "AWS::IAM::Policy").values()
-        if {"Ref": role} in policy["Properties"]["Roles"]
-        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        for statement in permissions(reference.template, role)
         if "eks:DescribeCluster" in statement["Action"]
     ]
 

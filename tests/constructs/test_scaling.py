@@ -10,7 +10,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from fakes_templates import depends_on, new_stack, properties, resources, template_of
+from fakes_templates import depends_on, new_stack, permissions, properties, resources, template_of
 
 from hypertier.errors import ConfigError
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network
@@ -128,11 +128,8 @@ def test_the_role_may_describe_one_cluster_write_its_logs_and_report_failures(
     template: dict[str, Any], function: dict[str, Any]
 ) -> None:
     role_id = function["Role"]["Fn::GetAtt"][0]
-    (policy,) = [
-        entry for entry in properties(template, "AWS::IAM::Policy") if {"Ref": role_id} in entry["Roles"]
-    ]
 
-    granted = policy["PolicyDocument"]["Statement"]
+    granted = permissions(template, role_id)
 
     actions = {action for entry in granted for action in _listed(entry["Action"])}
     assert actions == {

@@ -102,6 +102,13 @@ def test_every_stack_is_of_the_deployment_s_region(reference_folder: Path) -> No
     assert environments == {"aws://unknown-account/us-west-2"}
 
 
+def test_every_stack_hands_on_the_deployment_s_name_as_a_tag(reference_folder: Path) -> None:
+    artifacts = json.loads((reference_folder / "manifest.json").read_text())["artifacts"]
+    stacks = [entry for entry in artifacts.values() if entry["type"] == "aws:cloudformation:stack"]
+
+    assert [entry["properties"]["tags"] for entry in stacks] == [{"hypertier:deployment": "reference"}] * 4
+
+
 @pytest.mark.parametrize(
     ("change", "setting"),
     [

@@ -1,4 +1,4 @@
-"""How the images of the pods are built from `runtime/Containerfile`: what a `DockerImageAsset` is told."""
+"""How the images of the pods are built from `runtime/Containerfile`: what a build on deployment is told."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,13 @@ def _statements(resource: Resource) -> Iterator[Mapping[str, Any]]:
         yield from listed((document or {}).get("Statement"))
 
 
+def trusted_by(document: Any) -> Sequence[Mapping[str, Any]]:
+    """The statements of a trust or resource policy, which may be an object or its text."""
+    if isinstance(document, Mapping) and "Statement" in document:
+        return listed(document["Statement"])
+    return listed(json.loads(text_of(document))["Statement"]) if document else ()
+
+
 def open_principals(assembly: Assembly) -> tuple[str, ...]:
     """Trust and resource policies that allow anybody, without a condition."""
     return tuple(
@@ -78,7 +86,7 @@ def open_principals(assembly: Assembly) -> tuple[str, ...]:
         + ", ".join(map(text_of, listed(statement.get("Action"))))
         for resource in assembly.resources
         for name in ("AssumeRolePolicyDocument", "PolicyDocument", "KeyPolicy", "ResourcePolicy")
-        for statement in listed((resource.get(name) or {}).get("Statement"))
+        for statement in trusted_by(resource.get(name))
         if statement.get("Effect") == "Allow"
         and "*" in set(strings_in(statement.get("Principal")))
         and not statement.get("Condition")

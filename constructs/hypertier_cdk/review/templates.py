@@ -74,7 +74,7 @@ def assembly_of(templates: Mapping[str, Mapping[str, Any]]) -> Assembly:
 def text_of(value: Any) -> str:
     """A property as a person would write it: `Fn::GetAtt` as `${Id.Attribute}`, a join joined.
 
-    Of a condition's two values it is the first.
+    Of a condition's two values it is the first, of a part of a text the whole text.
     """
     if isinstance(value, str | int | float | bool):
         return str(value)
@@ -90,6 +90,8 @@ def text_of(value: Any) -> str:
         if function == "Fn::Sub":
             return text_of(argument if isinstance(argument, str) else argument[0])
         if function == "Fn::If":
+            return text_of(argument[1])
+        if function in ("Fn::Select", "Fn::Split"):
             return text_of(argument[1])
         if function == "Fn::ImportValue":
             return "${" + text_of(argument) + "}"
