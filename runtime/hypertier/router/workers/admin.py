@@ -140,11 +140,11 @@ class WorkersAdmin(Collector):
         connection.finish(keep_alive=True)
 
     async def _metrics(self) -> tuple[int, bytes, bytes]:
-        workers = [worker for worker in self._supervisor.workers if worker.ready.done()]
-        read = await asyncio.gather(*(worker.read_page() for worker in workers))
+        asked = [worker for worker in self._supervisor.workers if worker.ready.done()]
+        read = await asyncio.gather(*(worker.read_page() for worker in asked))
         self.num_unread += read.count(False)
         live = merging.Page()
-        for worker in workers:
+        for worker in self._supervisor.workers:  # one that ended meanwhile is among the ended
             live.add(worker.page, of=Stage.LEAVING if worker.is_leaving else Stage.SERVING)
         self._ended.forget_replicas_but(live)
         live.add_page(self._ended)

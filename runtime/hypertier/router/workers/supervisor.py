@@ -6,11 +6,11 @@ import asyncio
 import logging
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from hypertier.errors import WorkerError
+from hypertier.errors import ConfigError, WorkerError
 from hypertier.router.settings import Address, RouterSettings
 from hypertier.router.workers import sockets
 from hypertier.router.workers.admin import WorkersAdmin
@@ -46,7 +46,9 @@ class Supervisor:
     `failure`.
     """
 
-    def __init__(self, settings: RouterSettings) -> None:
+    def __init__(
+        self, settings: RouterSettings, *, start_worker: Callable[..., Awaitable[Worker]] = Worker.start
+    ) -> None:
         assert settings.workers is not None
         self.settings = settings
         self.restarts: Counter[str] = Counter()
@@ -59,6 +61,7 @@ class Supervisor:
         self.admin = WorkersAdmin(self)
         self._changing = [asyncio.Lock() for _ in range(settings.workers)]
         self._tasks: set[asyncio.Task[None]] = set()
+        self._start_worker = start_worker
         self._now = asyncio.get_running_loop().time
 
     @property
@@ -96,10 +99,10 @@ class Supervisor:
         try:
             first = self.current[0] = await self._begin(0)
             begun = await asyncio.gather(*map(self._begin, range(1, count)), return_exceptions=True)
-            for slot, worker in enumerate(begun, 1):
-                if isinstance(worker, BaseException):
-                    raise worker
-                self.current[slot] = worker
+            problems = [worker for worker in begun if isinstance(worker, BaseException)]
+            self.current[1:] = [None if isinstance(worker, BaseException) else worker for worker in begun]
+            if problems:
+                raise problems[0]
         except BaseException:
             await self.stop()
             raise
@@ -121,6 +124,7 @@ class Supervisor:
                     self.reloads["failed"] += 1
                     log.error("the reload ends, and worker %d and those after it stay: %s", slot, error)
                     return
+                self.leaving.add(old)
                 log.info("worker %d: process %d takes over from %d", slot, new.pid, old.pid)
                 self._do(self._part_with(old))
         self.reloads["good"] += 1
@@ -158,13 +162,16 @@ class Supervisor:
         """Start one, and return it once it serves. Raises WorkerError."""
         settings = self.settings
         told = [Address(str(one.getsockname()[0]), one.getsockname()[1]) for one in self._peers]
-        worker = await Worker.start(
-            slot,
-            worker_settings(settings, slot, told),
-            self._clients,
-            self._peers[slot] if self._peers else None,
-            ports_of_a_router(settings),
-        )
+        try:
+            worker = await self._start_worker(
+                slot,
+                worker_settings(settings, slot, told),
+                self._clients,
+                self._peers[slot] if self._peers else None,
+                ports_of_a_router(settings),
+            )
+        except (OSError, ConfigError) as error:  # this machine has no more processes, files or memory to give
+            raise WorkerError(f"worker {slot} can't be started: {error}") from error
         self.leaving.add(worker)  # whatever comes of it, it is one to end
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -190,9 +197,10 @@ class Supervisor:
             status = await worker.ended()
             if self.stopping:
                 return
-            if worker is not self.current[slot]:  # it was replaced
-                continue
+            self._cover()
             async with self._changing[slot]:
+                if worker is not self.current[slot]:  # it was replaced, maybe just now
+                    continue
                 cause = "silent" if worker.is_silent else "exit" if status >= 0 else "signal"
                 self.restarts[cause] += 1
                 if self._now() - worker.started_at > STEADY_SECONDS:
@@ -200,7 +208,6 @@ class Supervisor:
                 log.error("worker %d ended with %d (%s); another starts in %g s", slot, status, cause, pause)
                 self.admin.retain(worker)
                 self.current[slot] = None
-                self._cover()
                 await asyncio.sleep(pause)
                 if self._ending.is_set():
                     return
@@ -229,7 +236,7 @@ class Supervisor:
 
     def _cover(self) -> None:
         """Have one that serves do so on the sockets of those that are away, too."""
-        away = [slot for slot, worker in enumerate(self.current) if worker is None]
+        away = [slot for slot, worker in enumerate(self.current) if worker is None or not worker.serves]
         first = True
         for worker in self.current:
             if worker is not None and worker.serves:
@@ -238,7 +245,6 @@ class Supervisor:
 
     async def _part_with(self, old: Worker) -> None:
         """Let one that was replaced finish what it has."""
-        self.leaving.add(old)
         old.is_leaving = True
         old.tell("leave")
         self._cover()
