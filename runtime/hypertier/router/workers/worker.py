@@ -71,7 +71,10 @@ async def _until_told(router: Router, channel: Channel, clients: Sequence[Sequen
     async def listen() -> None:
         async for message in channel.heard():
             if message["do"] == "cover":
-                await router.cover({slot: _copies(clients[slot]) for slot in message["slots"]})
+                try:
+                    await router.cover({slot: _copies(clients[slot]) for slot in message["slots"]})
+                except OSError:  # no more files: whoever waits there waits for the next worker of that slot
+                    log.exception("can't stand in for workers that are away")
             else:
                 end(message["do"] == "leave")
         end()  # without a supervisor nobody would replace or stop it
