@@ -39,9 +39,10 @@ def read_message(stream: BinaryIO) -> Any:
 
 
 class Tally:
-    """A number that one process counts up and another one sees without asking the kernel.
+    """How often one process has begun or ended a message: another one sees it without asking the kernel.
 
-    `descriptor` is of a file of a page; it may be closed then.
+    Odd while a message is under way, of which the socket may hold a part. `descriptor` is of a file of a
+    page; it may be closed then.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -70,6 +71,11 @@ class Pipe:
         self._outgoing = bytearray()
         self._incoming = bytearray()
         self._received = memoryview(bytearray(RECEIVE_BYTES))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something that the socket did not take yet."""
+        return bool(self._outgoing)
 
     def put(self, message: Any) -> None:
         """Send a message, now or by a later call."""

@@ -4,7 +4,7 @@ the engine opened, its number, and a descriptor of itself.
 It has the interpreter's lock to itself, so neither TLS nor checksums hold up the engine's scheduler. It ends
 with the engine, or when told to. It reads commands, `(method, arguments)` of `ThreadMover`, after the first,
 `(pickled plan, offset, num_bytes)`, and `("root", hash_root)`, which vLLM does not know before it serves. It
-sends, and counts in TALLY,
+sends, and counts in TALLY when it begins and when it has ended,
 
     ("report", the fields of `News`, what was counted since the last report, is_up, retry_at)
     ("change", what, (kind of error, its words))   L2 stopped answering; None for the error: it answers again
@@ -73,6 +73,7 @@ class Reporter:
 
     def _tell(self, *message: object) -> None:
         with self._lock:
+            self._tally.count_up()
             try:
                 self._send(frame(message))
             except OSError:

@@ -129,10 +129,11 @@ class ProcessMover:
         """Return what the process has told since the last call. Mostly nothing, which is to cost next to
         nothing: this is called several times in each step.
         """
-        if self._tally is not None:
+        if self._tally is not None and self._pipe is not None:
             self._num_calls += 1
             num_told = self._tally.value
-            if num_told != self._num_read or self._num_calls >= LOOK_CALLS:
+            is_moving = num_told != self._num_read or num_told % 2 or self._pipe.is_behind
+            if is_moving or self._num_calls >= LOOK_CALLS:
                 self._num_read, self._num_calls = num_told, 0
                 self._read()
         if not self._has_news:

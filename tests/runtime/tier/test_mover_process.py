@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,13 +20,19 @@ from fakes_tier import FakeClock, RealValkey, eventually
 from hypertier.errors import TierUnavailableError
 from hypertier.tier import mover_main
 from hypertier.tier.cache import L2Cache
-from hypertier.tier.frames import Tally
+from hypertier.tier.frames import Pipe, Tally, frame
 from hypertier.tier.lookups import Verdicts
 from hypertier.tier.mapping import shared_file
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import News, ThreadMover
 from hypertier.tier.mover_plan import MoverPlan
-from hypertier.tier.mover_process import DRAIN_SECONDS, SILENCE_SECONDS, STEADY_SECONDS, ProcessMover
+from hypertier.tier.mover_process import (
+    DRAIN_SECONDS,
+    LOOK_CALLS,
+    SILENCE_SECONDS,
+    STEADY_SECONDS,
+    ProcessMover,
+)
 from hypertier.tier.settings import TierSettings
 from hypertier.tier.transfers import FinishedJob
 
@@ -136,6 +143,57 @@ def test_chunks_are_stored_looked_up_and_loaded_through_shared_memory(world: Wor
         2 * CHUNK,
         1,
     ]
+
+
+@pytest.fixture
+def other_end(world: World) -> Iterator[socket.socket]:
+    """The end of a socket pair that the process would hold; nobody reads it."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    mover = world.mover
+    kept = mover._pipe, mover._tally
+    mover._pipe, mover._tally = Pipe(ours), tally()
+    with ours, theirs:
+        yield theirs
+    mover._pipe, mover._tally = kept
+
+
+def test_what_the_socket_did_not_take_goes_on_at_each_look(world: World, other_end: socket.socket) -> None:
+    keys = [number.to_bytes(44, "big") for number in range(20_000)]
+    world.mover.probe(keys)
+
+    received = b""
+    for _ in range(LOOK_CALLS // 2):
+        with contextlib.suppress(BlockingIOError):
+            received += other_end.recv(2**24)
+        world.mover.take_news()
+
+    assert received.endswith(frame(("probe", keys)))
+
+
+def test_what_the_socket_does_not_hold_at_once_is_taken_at_each_look(
+    world: World, other_end: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mover_main, "LONGEST_SILENCE_SECONDS", 0.0)
+    answers = [(number.to_bytes(44, "big"), True) for number in range(20_000)]
+    taken: list[News | None] = []
+
+    def send(message: bytes) -> None:
+        left = memoryview(message)
+        while left and len(taken) < LOOK_CALLS:
+            with contextlib.suppress(BlockingIOError):
+                left = left[other_end.send(left) :]
+            taken.append(world.mover.take_news())
+
+    count = world.mover._tally
+    assert count is not None
+    reporter = mover_main.Reporter(send, count)
+    reporter.note_news()
+    with pytest.raises(EnoughError):
+        reporter.run(cast("ThreadMover", Telling(News(answers=answers))), Counters())
+
+    assert len(taken) < LOOK_CALLS
+    assert taken[-1] == News(answers=answers)
 
 
 def test_a_sample_is_loaded_into_no_slot(world: World) -> None:
@@ -263,6 +321,19 @@ class Idle:
 
     def take_news(self) -> News:
         return News()
+
+
+class Telling(Idle):
+    """A mover that has something to tell, once."""
+
+    def __init__(self, news: News) -> None:
+        self._news: News | None = news
+
+    def take_news(self) -> News:
+        news, self._news = self._news, None
+        if news is None:
+            raise EnoughError
+        return news
 
 
 class EnoughError(Exception):
