@@ -113,13 +113,15 @@ class Gate:
     def observe_load(self, num_chunks: int, seconds: float, num_useful: int | None = None) -> None:
         """Note that loading `num_chunks` from L2 took `seconds`, waiting included.
 
-        `num_useful` is how many of them arrived, if not all.
+        `num_useful` is how many of them arrived, if not all. After none of them only a sample opens a closed
+        gate: how long the load would have taken is not known.
         """
         self._load.add(num_chunks, seconds)
         if self._compute.value is not None:
             useful = num_chunks if num_useful is None else num_useful
             self._owe(seconds - useful * self._compute.value)
         self._judge()
+        self._needs_sample |= num_useful == 0
 
     def observe_sample(self, num_chunks: int, seconds: float) -> None:
         """Note what a sample took, in place of what loading took before the gate closed."""

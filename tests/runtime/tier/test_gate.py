@@ -207,6 +207,18 @@ def test_a_load_that_brought_nothing_is_owed_in_full() -> None:
     assert (after_one, hanging.is_open) == (True, False)
 
 
+def test_after_a_load_that_brought_nothing_a_sample_alone_opens_it() -> None:
+    hanging = gate(FakeClock(), compute=0.1)
+    hanging.observe_load(1, 0.2, num_useful=0)  # broken off: whole, it would have taken who knows how long
+    for _ in range(20):
+        hanging.observe_compute(10, 40.0)
+    by_computing = hanging.is_open
+
+    hanging.observe_sample(4, 1.0)
+
+    assert (by_computing, hanging.is_open) == (False, True)
+
+
 def test_after_a_debt_a_sample_alone_opens_it_with_a_new_account() -> None:
     clock = FakeClock()
     indebted = Gate(clock=clock, allowed_debt_seconds=0.4)
