@@ -323,6 +323,16 @@ def test_a_sample_tells_how_long_its_chunks_took_together(world: World) -> None:
     assert world.mover.take_news().finished == []
 
 
+def test_a_sample_finds_out_that_l2_is_away(world: World) -> None:
+    world.backend.error = TierUnavailableError("refused")
+    world.mover._transfers._clock = lambda: world.clock.advance(0.001) or world.clock()
+
+    world.mover.sample([A])
+
+    assert eventually(lambda: not world.cache.is_up)
+    assert world.changes == [("read", False)]
+
+
 def test_a_preempted_request_tells_nothing_about_computing(world: World) -> None:
     world.cache.note_scheduled(["r"])
     world.cache.note_scheduled([], preempted=["r"])
@@ -354,12 +364,16 @@ def test_a_load_that_is_given_up_closes_the_gate_even_if_nothing_arrived(world: 
     assert world.counters.total("loads_given_up") == 1
 
 
-def test_only_a_load_that_had_its_full_time_shows_that_l2_fails(world: World) -> None:
-    world.backend.error = TierUnavailableError("slow")
-
+def test_a_load_whose_little_time_was_over_does_not_show_that_l2_fails(world: World) -> None:
+    world.backend.gate.clear()
     world.mover.load(1, [A], [world.slot(0)], Hurried(first_seconds=5.0, seconds_per_chunk=0.0))
+    assert eventually(lambda: world.backend.num_calls == 1)
+    world.clock.advance(2.5)
+    world.backend.error = TierUnavailableError("slow")
+    world.backend.gate.set()
     world.finished()
     after_a_hurried_one = world.cache.is_up
+
     world.mover.load(2, [A], [world.slot(0)], Patience(first_seconds=5.0, seconds_per_chunk=0.0))
     world.finished()
 
