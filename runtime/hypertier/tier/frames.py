@@ -117,7 +117,9 @@ class Pipe:
 
     def wait(self, seconds: float) -> None:
         """Wait until there is something to take, or to send."""
-        select.select([self._socket], [self._socket] if self._outgoing else [], [], seconds)
+        poll = select.poll()  # an engine may have more descriptors than `select.select` can name
+        poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        poll.poll(seconds * 1000)
 
     def close(self) -> None:
         """Close this end; the other one reads an end of file."""

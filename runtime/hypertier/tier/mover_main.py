@@ -101,7 +101,9 @@ def end_with(pid: int, engine: int | None = None) -> None:
     while engine is None and os.getppid() == pid:
         time.sleep(LOOK_SECONDS)
     if engine is not None:
-        select.select([engine], [], [])
+        poll = select.poll()  # `select.select` can't name a descriptor above 1,023
+        poll.register(engine, select.POLLIN)
+        poll.poll()
     os._exit(0)
 
 

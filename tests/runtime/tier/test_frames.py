@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
+import resource
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -58,6 +60,21 @@ def test_an_end_that_does_not_read_is_given_up(ends: tuple[socket.socket, socket
 
     with pytest.raises(ConnectionError, match="does not read"):
         pipe.put(bytes(2 * LARGEST_BACKLOG_BYTES))
+
+
+def test_an_end_among_more_than_a_thousand_descriptors_waits(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    with socket.socket(fileno=fcntl.fcntl(ends[0], fcntl.F_DUPFD_CLOEXEC, 2000)) as high:
+        pipe = Pipe(high)
+        ends[1].sendall(frame("a"))
+
+        pipe.wait(60)
+
+        assert pipe.take() == ["a"]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_an_end_that_is_gone_is_told(ends: tuple[socket.socket, socket.socket]) -> None:

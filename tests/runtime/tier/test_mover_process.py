@@ -400,12 +400,15 @@ def test_the_process_ends_with_the_engine(valkey: RealValkey, tmp_path: Path) ->
 
 
 ENGINE = """
-import os, sys, tempfile, time
+import os, resource, sys, tempfile, time
 from hypertier.tier import mover_process
 if sys.argv[1] == "no pidfd":
     def refuse(pid):
         raise OSError
     os.pidfd_open = refuse
+if sys.argv[1] == "many descriptors":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    many = [os.dup(0) for _ in range(1100)]
 with tempfile.TemporaryFile() as l1:
     process, ours, _ = mover_process.spawn(l1.fileno())
 fork = os.fork()
@@ -415,9 +418,9 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("kernel", ["pidfd", "no pidfd"])
-def test_the_process_never_outlives_a_killed_engine_whose_fork_lives_on(kernel: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", ENGINE, kernel], stdout=subprocess.PIPE) as engine:
+@pytest.mark.parametrize("case", ["pidfd", "no pidfd", "many descriptors"])
+def test_the_process_never_outlives_a_killed_engine_whose_fork_lives_on(case: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", ENGINE, case], stdout=subprocess.PIPE) as engine:
         assert engine.stdout is not None
         mover, fork = map(int, engine.stdout.readline().split())
         alive = is_running(mover)
