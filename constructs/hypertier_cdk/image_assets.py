@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -35,7 +36,7 @@ def image_uris(scope: Construct, builds: Mapping[str, ImageBuild]) -> dict[str, 
                 asset_hash=fingerprint(build.directory),
             )
         copy = copies[build.directory]
-        options = {
+        options: dict[str, Any] = {
             "docker_file": build.file,
             "docker_build_target": build.target,
             "docker_build_args": dict(build.build_args),

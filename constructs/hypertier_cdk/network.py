@@ -246,18 +246,19 @@ class Network(Construct):
         return subnets
 
     def _new_vpc(self, num_zones: int) -> ec2.Vpc:
-        private = ec2.SubnetType.PRIVATE_ISOLATED if self.closed else ec2.SubnetType.PRIVATE_WITH_EGRESS
-        subnets = [ec2.SubnetConfiguration(name="Private", subnet_type=private, cidr_mask=PRIVATE_CIDR_MASK)]
+        inside = ec2.SubnetType.PRIVATE_ISOLATED if self.closed else ec2.SubnetType.PRIVATE_WITH_EGRESS
+        kinds = [ec2.SubnetConfiguration(name="Private", subnet_type=inside, cidr_mask=PRIVATE_CIDR_MASK)]
         if not self.closed:
-            public = ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=24)
-            subnets.append(public)
+            kinds.append(
+                ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC, cidr_mask=24)
+            )
         zones = cdk.Fn.get_azs()
         vpc = ec2.Vpc(
             self,
             "Vpc",
             # Tokens, not max_azs: a stack without an account knows two zones only.
             availability_zones=[cdk.Fn.select(zone, zones) for zone in range(num_zones)],
-            subnet_configuration=subnets,
+            subnet_configuration=kinds,
             # Would bring a custom resource along, for a group that nothing here uses.
             restrict_default_security_group=False,
         )
