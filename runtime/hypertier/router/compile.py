@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from hypertier.errors import CompileError
@@ -33,13 +34,28 @@ def compile_hot(folder: Path = compiled.FOLDER) -> None:
     """
     stamp = compiled.stamp()
     try:
-        with tempfile.TemporaryDirectory() as made:
+        with tempfile.TemporaryDirectory() as made, _beside(folder) as beside:
             _build(Path(made))
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(Path(made) / "lib" / "hypertier" / "router", folder)
-        (folder / compiled.STAMP).write_text(stamp, encoding="ascii")
+            put(Path(made) / "lib" / "hypertier" / "router", folder, stamp, beside=Path(beside))
     except OSError as error:
         raise CompileError(str(error)) from error
+
+
+def put(made: Path, folder: Path, stamp: str, *, beside: Path) -> None:
+    """Have `folder` be a copy of `made` with its stamp: at once and whole, or as it was. Raises OSError.
+
+    `beside` is a folder on the same disk, for what is on its way: two that compile don't mix what they made.
+    """
+    whole = beside / "new"
+    shutil.copytree(made, whole)
+    (whole / compiled.STAMP).write_text(stamp, encoding="ascii")
+    with suppress(FileNotFoundError):
+        folder.rename(beside / "old")
+    whole.rename(folder)
+
+
+def _beside(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(dir=folder.parent, prefix="._compiled-")
 
 
 def _build(made: Path) -> None:

@@ -61,7 +61,7 @@ def stamp() -> str:
 def fits() -> bool:
     """Compiled modules are there, and made of these sources."""
     try:
-        return (FOLDER / STAMP).read_text(encoding="ascii") == stamp()
+        return (FOLDER / STAMP).read_bytes() == stamp().encode("ascii")
     except OSError:
         return False
 
