@@ -5,8 +5,9 @@ from __future__ import annotations
 import getpass
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -77,10 +78,11 @@ def ls(
     with opened(url, ca_file) as (_, admin):
         selection = select(admin, namespaces, tenants, model, unused_for, asked)
         counts = inventory(admin, selection, by_tenant=by == "tenant")
+        unnamed = not_looked_at(admin, selection)
     if format_ == "json":
         click.echo(json.dumps([as_json(each, tenants) for each in counts]))
         return
-    for line in table(counts, tenants):
+    for line in (*table(counts, tenants), *passed_over(unnamed)):
         click.echo(line)
 
 
@@ -147,7 +149,8 @@ def clear(
     with opened(url, ca_file) as (address, admin):
         selection = select(admin, namespaces, tenants, model, unused_for, asked)
         chosen = inventory(admin, selection, by_tenant=bool(tenants))
-        for line in table(chosen, tenants):
+        unnamed = not_looked_at(admin, selection)
+        for line in (*table(chosen, tenants), *passed_over(unnamed)):
             click.echo(line)
         if chosen and not yes:
             click.confirm(f"Remove these from {address.host}:{address.port}?", abort=True)
@@ -165,6 +168,7 @@ def clear(
         "tenants": sorted(tenants),
         "unused_for": unused_for or None,
         "prompt": str(asked.file) if asked else None,
+        "not_looked_at": sorted(unnamed),
         "values_removed": num_removed,
         "values_left": num_left,
     }
@@ -244,6 +248,22 @@ def read_all_facts(admin: RespAdmin) -> dict[bytes, dict[str, Any]]:
 def inventory(admin: RespAdmin, selection: Selection, *, by_tenant: bool = False) -> list[NamespaceCount]:
     """What is selected of L2, counted."""
     return count(filter(selection.takes, admin.values()), selection.facts, by_tenant=by_tenant)
+
+
+def not_looked_at(admin: RespAdmin, selection: Selection) -> dict[str, str]:
+    """Where chunks of the prompt that is selected may be, for nobody can name them there; and why."""
+    if selection.keys is None:
+        return {}
+    from hypertier.tier.prefix import read_layout
+
+    held = inventory(admin, replace(selection, keys=None))
+    layouts = {each.namespace.hex(): read_layout(each.facts) for each in held}
+    return {name: layout for name, layout in layouts.items() if isinstance(layout, str)}
+
+
+def passed_over(unnamed: Mapping[str, str]) -> list[str]:
+    """Lines about what was not looked at."""
+    return [f"{name[:8]}: not looked at: {why}" for name, why in unnamed.items()]
 
 
 def select(

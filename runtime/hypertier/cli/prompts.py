@@ -49,9 +49,17 @@ def prompt_options(function: Callable[..., None]) -> Callable[..., None]:
         adapter: str,
         **others: Any,
     ) -> None:
-        given = {"--endpoint": endpoint, "--salt": salt, "--salt-of": salt_of, "--adapter": adapter}
+        given = {
+            "--endpoint": endpoint,
+            "--salt": salt,
+            "--salt-of": salt_of,
+            "--salt-key": salt_key,
+            "--adapter": adapter,
+        }
         if prompt is None and (lonely := [name for name, value in given.items() if value]):
             raise ConfigError(lonely[0], given[lonely[0]], "--prompt beside it")
+        if salt_key and not salt_of:
+            raise ConfigError("--salt-key", salt_key, "--salt-of beside it")
         asked = None
         if prompt is not None:
             asked = Asked(prompt, endpoint, text_is, salt, salt_of, salt_key, adapter)

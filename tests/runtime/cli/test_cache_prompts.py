@@ -69,7 +69,11 @@ class Engines:
         assert isinstance(layout, Layout)
         (chunks,) = chunks_of(PromptTokens(tokens, salt, adapter), self._namespace.digest(), layout)
         for number in numbers:
-            self._entries.store(chunks[number].key, memoryview(bytes(CHUNK_BYTES)))
+            self.store_as(chunks[number].key)
+
+    def store_as(self, key: bytes) -> None:
+        """Store a chunk under a key."""
+        self._entries.store(key, memoryview(bytes(CHUNK_BYTES)))
 
     def close(self) -> None:
         """Disconnect."""
@@ -270,6 +274,24 @@ def test_clear_removes_what_is_a_prompts_and_nothing_else(
     assert explained(prompt, endpoint=endpoint, url=url)["namespaces"][0]["held_tokens"] == 0
 
 
+def test_clear_tells_where_a_prompt_could_not_be_looked_for(
+    engines: Engines, prompt: Path, endpoint: str, url: str
+) -> None:
+    engines.store(RENDERED, 0, 1)
+    other = Engines(url, hash_algorithm=None)
+    other.store_as(b"\0" * 44)
+
+    shown = run("ls", "--prompt", prompt, "--endpoint", endpoint, url=url).output
+    result = run("clear", "--prompt", prompt, "--endpoint", endpoint, "--yes", url=url)
+
+    *lines, last = result.output.splitlines()
+    not_looked_at = f"{other.name[:8]}: not looked at: its engines' hash seed is random"
+    assert json.loads(last)["not_looked_at"] == [other.name]
+    assert any(line.startswith(not_looked_at) for line in lines)
+    assert not_looked_at in shown
+    other.close()
+
+
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
@@ -288,6 +310,7 @@ def test_clear_removes_what_is_a_prompts_and_nothing_else(
         ),
         (TEXT, ("--salt", "a", "--salt-of", "b"), "--salt-of is 'b'; expected either --salt or --salt-of"),
         (TEXT, ("--salt-of", "b", "--salt-key", "/nowhere"), "--salt-key is '/nowhere'"),
+        (TEXT, ("--salt-key", "/a/key"), "--salt-key is '/a/key'; expected --salt-of beside it"),
         (TEXT, ("--adapter", "legal"), "--adapter is 'legal'; expected NAME=PATH"),
     ],
 )
@@ -301,11 +324,12 @@ def test_what_cannot_work_is_named(
     assert message in str(result.exception)
 
 
-def test_options_of_a_prompt_are_not_ignored_without_one(url: str) -> None:
-    result = run("explain", "--salt", "a", "4f1c", url=url)
+@pytest.mark.parametrize("option", ["--salt", "--salt-key"])
+def test_options_of_a_prompt_are_not_ignored_without_one(url: str, option: str) -> None:
+    result = run("explain", option, "a", "4f1c", url=url)
 
     assert isinstance(result.exception, ConfigError)
-    assert "--salt is 'a'; expected --prompt beside it" in str(result.exception)
+    assert f"{option} is 'a'; expected --prompt beside it" in str(result.exception)
 
 
 def test_explain_without_anything_asks_for_something(url: str) -> None:
