@@ -21,7 +21,12 @@ SOURCES = "\n".join(
     if file.suffix in (".py", ".sh")
 )
 SOURCES += (ROOT / "Makefile").read_text("utf-8")
-FLAGS_OF_OTHERS = {"--from-file", "--otlp-traces-endpoint", "--require-approval"}  # kubectl's, vLLM's, CDK's
+FLAGS_OF_OTHERS = {
+    "--from-file",  # kubectl's
+    "--otlp-traces-endpoint",  # vLLM's
+    "--require-approval",  # the CDK's
+    *("--max-semi-space-size", "--v8-pool-size"),  # Node's
+}
 NO_MODULES = {"hypertier.dev", "hypertier.renderer"}  # an API group, and a group of entry points
 
 
