@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypertier.errors import ConfigError
-from hypertier.spec.instance_group import GPU_TAINT
 from hypertier_cdk.hyperpod_access import NAMESPACE, deep_health_checks, namespace, patching
 from hypertier_cdk.instance_group import InstanceGroup
 
 Object = dict[str, Any]
 
 GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
-HEALTH_TAINT = "sagemaker.amazonaws.com/node-health-status"
 # https://docs.aws.amazon.com/eks/latest/userguide/add-ons-images.html, and the chart of
 # https://github.com/aws/eks-charts/tree/master/stable/aws-efa-k8s-device-plugin (read 2026-12-01)
 EKS_IMAGES_ACCOUNT = "602401143452"
@@ -69,10 +67,6 @@ def nvidia_device_plugin(groups: Sequence[InstanceGroup], image: str) -> list[Ob
             "nvidia-device-plugin",
             "kube-system",
             on_groups=names,
-            tolerations=[
-                {"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"},
-                _during_health_checks(),
-            ],
             container={
                 "image": image,
                 "env": [{"name": "FAIL_ON_INIT_ERROR", "value": "false"}],
@@ -98,11 +92,6 @@ def efa_device_plugin(groups: Sequence[InstanceGroup], image: str) -> list[Objec
             "aws-efa-device-plugin",
             "kube-system",
             on_groups=names,
-            tolerations=[
-                {"key": GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"},
-                {"key": "aws.amazon.com/efa", "operator": "Exists", "effect": "NoSchedule"},
-                _during_health_checks(),
-            ],
             container={
                 "image": image,
                 "securityContext": {
@@ -159,7 +148,6 @@ def health_agent(groups: Sequence[InstanceGroup], image: str) -> list[Object]:
             name,
             NAMESPACE,
             on_groups=names,
-            tolerations=[{"operator": "Exists"}],
             service_account=name,
             container={
                 "image": image,
@@ -219,7 +207,6 @@ def _daemon_set(
     namespace: str,
     *,
     on_groups: Sequence[str],
-    tolerations: list[Object],
     container: Object,
     volumes: list[Object],
     service_account: str | None = None,
@@ -236,7 +223,7 @@ def _daemon_set(
                 }
             }
         },
-        "tolerations": tolerations,
+        "tolerations": [{"operator": "Exists"}],  # without it a node's devices are none, whatever its taints
         "containers": [{"name": name, **container}],
         "volumes": volumes,
     }
@@ -256,10 +243,6 @@ def _daemon_set(
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
     }
-
-
-def _during_health_checks() -> Object:
-    return {"key": HEALTH_TAINT, "operator": "Equal", "value": "Unschedulable", "effect": "NoSchedule"}
 
 
 def _resources(cpu: str, memory: str) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from kubernetes_gate import (
 )
 
 from hypertier.errors import ConfigError
-from hypertier_cdk import HyperPodCluster, InstanceGroup, Network
+from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, Taint
 from hypertier_cdk.node_agents import (
     GROUP_LABEL,
     HEALTH_AGENT_ACCOUNTS,
@@ -71,10 +72,17 @@ def test_where_no_group_has_the_device_there_is_no_agent(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("agent", [nvidia_device_plugin, health_agent, efa_device_plugin])
-def test_an_agent_tolerates_the_taints_of_its_nodes(agent: Agent) -> None:
-    tolerated = daemon_set(agent([P5], "image"))["spec"]["template"]["spec"]["tolerations"]
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(P5, id="the default ones"),
+        pytest.param(replace(P5, taints=(Taint(key="team", value="llm", effect="NoExecute"),)), id="yours"),
+    ],
+)
+def test_an_agent_tolerates_the_taints_of_its_nodes(agent: Agent, group: InstanceGroup) -> None:
+    tolerated = daemon_set(agent([group], "image"))["spec"]["template"]["spec"]["tolerations"]
 
-    for taint in P5.applied_taints:
+    for taint in group.applied_taints:
         assert any(
             toleration["operator"] == "Exists" and toleration.get("key", taint.key) == taint.key
             for toleration in tolerated
