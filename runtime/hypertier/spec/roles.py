@@ -127,14 +127,17 @@ def _role(
 def _group(
     deployment: Deployment, endpoint: InferenceEndpointConfig, selector: Mapping[str, Any], setting: str
 ) -> InstanceGroup:
-    """The first group of the endpoint's instance types whose nodes have what of their labels is known."""
+    """The first group of the endpoint's instance types whose nodes have what of their labels is known.
+
+    A label that no group of the deployment has may be another's, such as a zone's.
+    """
     if not selector:
         return deployment.group_for(endpoint)
-    wanted = {key: selector[key] for key in (INSTANCE_GROUP_LABEL, INSTANCE_TYPE_LABEL) if key in selector}
+    known = {key for group in deployment.instance_groups for key in _labels_of(group)}
+    wanted = {key: value for key, value in selector.items() if key in known}
     for instance_type in endpoint.instance_types:
         for group in deployment.instance_groups:
-            labels = {INSTANCE_GROUP_LABEL: group.name, INSTANCE_TYPE_LABEL: group.instance_type}
-            if group.instance_type == instance_type and labels.items() >= wanted.items():
+            if group.instance_type == instance_type and _labels_of(group).items() >= wanted.items():
                 return group
     raise ConfigError(
         setting,
@@ -143,3 +146,8 @@ def _group(
         "deployment are "
         + ", ".join(f"{group.name} ({group.instance_type})" for group in deployment.instance_groups),
     )
+
+
+def _labels_of(group: InstanceGroup) -> dict[str, str]:
+    """The labels of its nodes, as far as the deployment says."""
+    return {**group.labels, INSTANCE_GROUP_LABEL: group.name, INSTANCE_TYPE_LABEL: group.instance_type}

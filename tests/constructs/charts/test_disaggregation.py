@@ -193,6 +193,16 @@ def test_a_node_selector_chooses_the_instance_group() -> None:
     assert pod(objects, "decode")["nodeSelector"] == {GROUP: "short", "tier": "hot"}
 
 
+def test_a_node_selector_chooses_the_instance_group_by_the_labels_that_it_has() -> None:
+    groups = (
+        InstanceGroup(name="long", instance_type="ml.p5.48xlarge", count=2, labels={"tier": "cold"}),
+        InstanceGroup(name="short", instance_type="ml.p5.48xlarge", count=5, labels={"tier": "hot"}),
+    )
+    objects = split({f"{PD}.decodingSpec.nodeSelector": {"tier": "hot"}}, instance_groups=groups)
+
+    assert pod(objects, "decode")["nodeSelector"] == {GROUP: "short", "tier": "hot"}
+
+
 def test_each_kind_scales_by_its_own_triggers() -> None:
     objects = split({f"{PD}.autoScalingSpec": {"decodingAutoScaling": {"cloudWatchTrigger": TRIGGER}}})
 
