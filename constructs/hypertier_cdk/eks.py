@@ -110,7 +110,6 @@ def kubectl_layer(scope: Construct, kubernetes_version: str) -> Any:
     try:
         module = importlib.import_module(f"aws_cdk.lambda_layer_kubectl_v{wanted}")
     except ImportError:
-        raise MissingPackageError(
-            f"kubernetes_version {kubernetes_version}", f"aws-cdk.lambda-layer-kubectl-v{wanted}", "cdk"
-        ) from None
+        package = f"aws-cdk.lambda-layer-kubectl-v{wanted}"
+        raise MissingPackageError(f"kubernetes_version {kubernetes_version}", package) from None
     return getattr(module, f"KubectlV{wanted}Layer")(scope, "KubectlLayer")

@@ -107,9 +107,10 @@ class ManifestError(HypertierError):
 class MissingPackageError(HypertierError):
     """An optional part is not installed: names what needs it and the command that installs it."""
 
-    def __init__(self, needed_by: str, package: str, extra: str) -> None:
+    def __init__(self, needed_by: str, package: str, extra: str | None = None) -> None:
+        bringing = f"hypertier[{extra}]" if extra else package
         super().__init__(
-            f"{needed_by} needs the package {package}; install it with: pip install 'hypertier[{extra}]'"
+            f"{needed_by} needs the package {package}; install it with: pip install '{bringing}'"
         )
         self.package = package
         self.extra = extra

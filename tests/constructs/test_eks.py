@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fakes_templates import new_stack, resources, synthesize, the
 
-from hypertier.errors import ConfigError
+from hypertier.errors import ConfigError, MissingPackageError
 from hypertier_cdk import Network
 from hypertier_cdk.eks import SUPPORTED_VERSIONS, kubectl_layer, new_eks_cluster
 
@@ -67,6 +67,13 @@ def test_the_layer_at_hand_serves_its_version_and_the_one_below(version: str) ->
     layer = kubectl_layer(new_stack(), version)
 
     assert type(layer).__name__ == "KubectlV35Layer"
+
+
+def test_a_layer_that_is_not_installed_is_named_by_what_installs_it() -> None:
+    with pytest.raises(
+        MissingPackageError, match=r"1\.31 .* pip install 'aws-cdk\.lambda-layer-kubectl-v31'"
+    ):
+        kubectl_layer(new_stack(), "1.31")
 
 
 @pytest.mark.parametrize(
