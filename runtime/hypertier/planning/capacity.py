@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hypertier.catalog.instance_types import GIB, find_instance_type
 from hypertier.errors import ConfigError
+from hypertier.planning.bill import plan_store_of
 from hypertier.planning.engine import EnginePlan, kv_bytes_per_element
-from hypertier.planning.store import plan_store
 from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
@@ -94,8 +94,8 @@ def _ratio(endpoint: InferenceEndpointConfig, written: str) -> float:
 
 def _l2_bytes(deployment: Deployment, endpoint: InferenceEndpointConfig) -> int:
     if endpoint.kv_cache.l2_backend == "redis":
-        l2 = deployment.cache.l2
-        return plan_store(l2.bandwidth_bytes_per_second, l2.size_bytes, family=l2.node_family).size_bytes
+        store = plan_store_of(deployment)
+        return store.size_bytes if store else deployment.cache.l2.size_bytes
     if endpoint.kv_cache.l2_backend == "tieredstorage":
         group = deployment.group_for(endpoint)
         node = find_instance_type(group.instance_type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,22 @@ def test_a_model_of_unknown_shape_is_planned_without_token_counts() -> None:
     assert only(plan).capacity.gpu_tokens is None
     assert only(plan).break_even == ()
     assert "unknown shape" in report.as_text(plan)
+
+
+def test_of_a_store_that_exists_the_size_and_bandwidth_are_what_the_file_says() -> None:
+    l2 = {
+        "bandwidth": "5GB/s",
+        "size": "300Gi",
+        "existing": {
+            "url": "rediss://cache.example.com:6379",
+            "secretArn": "arn:aws:secretsmanager:us-west-2:111122223333:secret:l2-AbCdEf",
+        },
+    }
+    cache = codec.decode_or_raise(CacheTiers, {"l2": l2})
+    plan = plan_deployment(replace(serving("llama-3.1-8b", "ml.g5.12xlarge", 4), cache=cache))
+
+    assert plan.store is None
+    assert only(plan).capacity.l2_bytes == 300 * GIB
 
 
 def test_tiered_storage_is_the_nodes_share_and_leaves_pods_the_rest() -> None:
