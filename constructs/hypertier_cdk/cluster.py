@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_eks_v2 as eks
@@ -184,7 +185,11 @@ class HyperPodCluster(ClusterBase):
         self.cluster_arn = self.resource.attr_cluster_arn
         # Before the nodes: a node is no use without them, and a DaemonSet waits for nodes by itself.
         manifest = eks.KubernetesManifest(
-            self, "NodeAgents", cluster=self.eks_cluster, manifest=agents, overwrite=self.adopted is None
+            self,
+            "NodeAgents",
+            cluster=self.eks_cluster,
+            manifest=_to_make(agents, eks_cluster.existing_namespaces if eks_cluster else ()),
+            overwrite=self.adopted is None,
         )
         if eks_cluster is not None:
             manifest.node.add_dependency(eks_cluster.ready)
@@ -249,6 +254,15 @@ class HyperPodCluster(ClusterBase):
             security_group_ids=security_group_ids,
             volume_key=self._volumes_key,
         )
+
+
+def _to_make(objects: Sequence[dict[str, Any]], existing_namespaces: Sequence[str]) -> list[dict[str, Any]]:
+    """All but the namespaces that exist."""
+    return [
+        entry
+        for entry in objects
+        if entry["kind"] != "Namespace" or entry["metadata"]["name"] not in existing_namespaces
+    ]
 
 
 def first_nodes(groups: Sequence[InstanceGroup]) -> dict[str, int]:

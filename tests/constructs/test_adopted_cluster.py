@@ -185,7 +185,7 @@ def test_an_object_of_the_same_name_stops_the_deployment_and_stays_as_it_is() ->
     assert the(template, "Custom::AWSCDK-EKS-KubernetesResource").get("Overwrite", False) is False
 
 
-def hyperpod_on(stack: cdk.Stack, *, closed: bool = False) -> HyperPodCluster:
+def hyperpod_on(stack: cdk.Stack, *, closed: bool = False, **settings: Any) -> HyperPodCluster:
     network = adopt_network(
         stack,
         closed=closed,
@@ -196,7 +196,7 @@ def hyperpod_on(stack: cdk.Stack, *, closed: bool = False) -> HyperPodCluster:
         stack,
         "Cluster",
         network=network,
-        eks_cluster=adopt_eks(stack, network),
+        eks_cluster=adopt_eks(stack, network, **settings),
         instance_groups=[
             InstanceGroup(
                 name="system", instance_type="ml.m5.4xlarge", count=2, availability_zone_id="usw2-az2"
@@ -221,6 +221,14 @@ def test_on_an_eks_cluster_that_exists_hyperpod_is_made_and_nothing_else_of_it(c
     for manifest in resources(template, "Custom::AWSCDK-EKS-KubernetesResource"):
         (entry,) = [name for name in resources(template, "AWS::EKS::AccessEntry") if "Kubectl" in name]
         assert entry in depends_on(template, manifest)
+
+
+@pytest.mark.parametrize(("existing", "made"), [([], True), (["aws-hyperpod"], False)])
+def test_hyperpod_s_namespace_is_made_where_it_does_not_exist(existing: list[str], made: bool) -> None:
+    template = synthesize(lambda stack: hyperpod_on(stack, existing_namespaces=existing))
+
+    manifests = resources(template, "Custom::AWSCDK-EKS-KubernetesResource").values()
+    assert any('"kind":"Namespace"' in str(manifest) for manifest in manifests) is made
 
 
 @pytest.mark.parametrize("closed", [False, True])
