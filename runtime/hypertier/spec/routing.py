@@ -11,7 +11,7 @@ from hypertier.spec.access import SECRET_NAME
 from hypertier.spec.quantities import parse_bytes, parse_seconds
 
 # As the router's own flags have them: `hypertier router --help`.
-OTLP_ENDPOINT = re.compile(r"https?://[^/?#\s@]+/?")
+OTLP_ENDPOINT = re.compile(r"https?://([^/?#\s@:\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
 MODEL = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}")
 MAX_CPUS = 64
 MIN_REPLICAS = 2  # one may go at any time
@@ -38,7 +38,8 @@ class Tracing:
     sample_ratio: float = 0.01
 
     def __post_init__(self) -> None:
-        if not OTLP_ENDPOINT.fullmatch(self.endpoint):
+        match = OTLP_ENDPOINT.fullmatch(self.endpoint)
+        if match is None or not 1 <= int(match["port"] or 80) <= 65535:
             raise ConfigError(
                 "routing.tracing.endpoint",
                 self.endpoint,

@@ -210,6 +210,9 @@ def test_adapters_are_models_that_aliases_may_name() -> None:
         (lambda: Routing(cpus=32), r"routing\.sizes\.maxBuffered is '1Gi'; expected .* each of 32 processes"),
         (lambda: ClientTls(secret_name="A b"), r"routing\.tls\.secretName is 'A b'; expected the name"),
         (lambda: Tracing(endpoint="collector"), r"routing\.tracing\.endpoint is 'collector'; expected http"),
+        (lambda: Tracing(endpoint="http://c:99999"), r"routing\.tracing\.endpoint is 'http://c:99999'"),
+        (lambda: Tracing(endpoint="http://c:otlp"), r"routing\.tracing\.endpoint is 'http://c:otlp'"),
+        (lambda: Tracing(endpoint="http://[::1"), r"routing\.tracing\.endpoint is 'http://\[::1'"),
         (
             lambda: Tracing(endpoint="http://c:1", sample_ratio=2),
             r"routing\.tracing\.sampleRatio is 2; expected 0\.0 to 1\.0",
