@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypertier.errors import ConfigError
+from hypertier.spec.instance_group import GROUP_LABEL
 from hypertier_cdk.hyperpod_access import NAMESPACE, deep_health_checks, namespace, patching
 from hypertier_cdk.instance_group import InstanceGroup
 
 Object = dict[str, Any]
 
-GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 # https://docs.aws.amazon.com/eks/latest/userguide/add-ons-images.html, and the chart of
 # https://github.com/aws/eks-charts/tree/master/stable/aws-efa-k8s-device-plugin (read 2026-12-01)
 EKS_IMAGES_ACCOUNT = "602401143452"

@@ -18,9 +18,9 @@ from kubernetes_gate import (
 )
 
 from hypertier.errors import ConfigError
+from hypertier.spec.instance_group import GROUP_LABEL
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, Taint
 from hypertier_cdk.node_agents import (
-    GROUP_LABEL,
     HEALTH_AGENT_ACCOUNTS,
     NVIDIA_PLUGIN_IMAGE,
     efa_device_plugin,

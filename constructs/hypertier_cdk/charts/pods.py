@@ -6,8 +6,7 @@ from typing import Any
 
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.spec.deployment import Deployment
-from hypertier.spec.instance_group import GPU_TAINT, InstanceGroup
-from hypertier.spec.roles import INSTANCE_GROUP_LABEL
+from hypertier.spec.instance_group import GPU_TAINT, GROUP_LABEL, InstanceGroup
 from hypertier_cdk.charts.names import Names
 
 USER_ID = 1000  # of the images; HyperPod's tiered storage gives its shared memory to the same id
@@ -82,7 +81,7 @@ def spread(names: Names, component: str) -> list[Object]:
 
 def group_selector(group: InstanceGroup) -> Object:
     """The node selector of an instance group."""
-    return {INSTANCE_GROUP_LABEL: group.name}
+    return {GROUP_LABEL: group.name}
 
 
 def cpu_group(deployment: Deployment) -> InstanceGroup | None:

@@ -32,6 +32,7 @@ MAX_ROLLBACK_ALARMS = 10
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEEP_HEALTH_CHECKS = ("InstanceStress", "InstanceConnectivity")
 GPU_TAINT = "nvidia.com/gpu"
+GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"  # which HyperPod gives each node
 GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 GROUP_NAME_FORM = "1 to 63 letters, digits and hyphens, no hyphen at either end"
 TRAINING_PLAN = re.compile(
@@ -290,6 +291,7 @@ class InstanceGroup:
         )
         for key, value in self.labels.items():
             self._require(_is_key(key), "labels", key, _KEY_FORM)
+            self._require(key != GROUP_LABEL, "labels", key, "others: HyperPod gives each node this one")
             self._require(_is_value(value), "labels", {key: value}, _VALUE_FORM)
         taints = self.taints or ()
         self._require(len(taints) <= MAX_TAINTS, "taints", len(taints), f"at most {MAX_TAINTS} taints")
@@ -302,6 +304,8 @@ class InstanceGroup:
             self._require(
                 taint.effect in TAINT_EFFECTS, f"{at}.effect", taint.effect, " or ".join(TAINT_EFFECTS)
             )
+        marks = [f"{taint.key}:{taint.effect}" for taint in taints]
+        self._require(len(set(marks)) == len(marks), "taints", marks, "each key once with an effect")
         checks = list(self.deep_health_checks)
         for check in checks:
             self._require(

@@ -12,9 +12,8 @@ from hypertier.spec import codec
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import AutoScalingSpec, InferenceEndpointConfig
 from hypertier.spec.endpoint.pods import PdAutoScaling, PdRole, PdSpec, PdTopology
-from hypertier.spec.instance_group import InstanceGroup
+from hypertier.spec.instance_group import GROUP_LABEL, InstanceGroup
 
-INSTANCE_GROUP_LABEL = "sagemaker.amazonaws.com/instance-group-name"
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 ROUTING_THRESHOLD_TOKENS = 4096  # the CRD's default
 PREFILL, DECODE, WHOLE = "prefill", "decode", "engine"
@@ -150,4 +149,4 @@ def _group(
 
 def _labels_of(group: InstanceGroup) -> dict[str, str]:
     """The labels of its nodes, as far as the deployment says."""
-    return {**group.labels, INSTANCE_GROUP_LABEL: group.name, INSTANCE_TYPE_LABEL: group.instance_type}
+    return {**group.labels, GROUP_LABEL: group.name, INSTANCE_TYPE_LABEL: group.instance_type}

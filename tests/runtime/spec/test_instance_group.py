@@ -111,6 +111,18 @@ def test_a_group_is_written_as_it_was_read(group: dict[str, Any]) -> None:
         pytest.param({"labels": {"te am": "a"}}, "labels", "", id="a-label-with-a-space"),
         pytest.param({"labels": {"team": 7}}, "labels", "", id="a-label-that-is-a-number"),
         pytest.param({"labels": {"team": ""}}, "labels", "", id="an-empty-label"),
+        pytest.param(
+            {"labels": {"sagemaker.amazonaws.com/instance-group-name": "other"}},
+            "labels",
+            "",
+            id="the-label-by-which-pods-find-the-group",
+        ),
+        pytest.param(
+            {"taints": [{"key": "a", "value": "b"}, {"key": "a", "value": "c"}]},
+            "taints",
+            "",
+            id="a-key-and-effect-twice",
+        ),
         pytest.param({"taints": [{"key": "/"}]}, "taints.0.key", "taints[0].key", id="a-taint-without-a-key"),
         pytest.param(
             {"taints": [{"key": "a"}, {"key": "b", "effect": "Never"}]},
