@@ -168,7 +168,7 @@ def router_process(
     expanded = expand(options, env)
     options, differences = lay_over_options(overlay, expanded, place, router.name)
     replicas = tuple(Option("--replica", (url,)) for url in place.replica_urls)
-    why = "there is no DNS of a cluster here; the replicas are named"
+    why = "there is no Kubernetes here; the replicas are named"
     differences += [Difference("--replica", None, url, why) for url in place.replica_urls]
     if any(option.name == "--kv-events-port" for option in expanded):
         replicas += tuple(Option("--kv-events", (address,)) for address in place.replica_events)
