@@ -209,6 +209,17 @@ CASES = [
         {"spec.replicas": 3},
         deployment=SELFHOSTED,
     ),
+    Case(
+        "more-replicas-than-nodes",
+        {"spec.replicas": 4},
+        "spec.replicas",
+        {
+            "spec.replicas": 4,
+            "spec.pdSpec": {"prefillSpec": {"replicas": 1}, "decodingSpec": {"replicas": 1}},
+        },
+        deployment=SELFHOSTED,
+        name="with-pdSpec",
+    ),
     Case("no-room-to-roll", {"spec.replicas": 3}, "spec.replicas", deployment=OPERATOR),
     Case(
         "closed-network-model",

@@ -11,6 +11,14 @@ from rule_cases.case import SELFHOSTED, Case
 ROLE = {"replicas": 1, "resources": {"limits": {GPU: 8}}}
 HALF = {"replicas": 1, "resources": {"limits": {GPU: 4}}}
 PD = {"prefillSpec": ROLE, "decodingSpec": ROLE}
+HOT = {"tier": "hot"}
+TWO_GROUPS = {
+    **SELFHOSTED,
+    "instanceGroups": [
+        {"name": "warm", "instanceType": "ml.g5.12xlarge", "count": 3, "labels": {"tier": "warm"}},
+        {"name": "hot", "instanceType": "ml.g5.12xlarge", "count": 3, "labels": HOT},
+    ],
+}
 
 
 def split(prefill: Sequence[str] = (), decode: Sequence[str] = ()) -> dict[str, Any]:
@@ -56,6 +64,27 @@ CASES = [
         "spec.pdSpec",
         {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "replicas": 2}}},
         deployment=SELFHOSTED,
+    ),
+    Case(
+        "disaggregation-nodes",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "replicas": 3}}},
+        "spec.pdSpec",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "replicas": 3, "nodeSelector": HOT}}},
+        deployment=TWO_GROUPS,
+    ),
+    Case(
+        "disaggregation-selector",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "nodeSelector": {"tier": "cold"}}}},
+        "spec.pdSpec.decodingSpec.nodeSelector",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "nodeSelector": HOT}}},
+        deployment=TWO_GROUPS,
+    ),
+    Case(
+        "disaggregation-zone-name",
+        {"spec.pdSpec": {**PD, "topologySpec": {"availabilityZone": "usw2-az2"}}},
+        "spec.pdSpec.topologySpec.availabilityZone",
+        {"spec.pdSpec": {**PD, "topologySpec": {"availabilityZone": "us-west-2b"}}},
+        deployment=TWO_GROUPS,
     ),
     Case(
         "disaggregation-scaling",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hypertier.catalog.zones import ZONE_NAME
 from hypertier.errors import ConfigError
 from hypertier.planning.engine import EnginePlan
 from hypertier.spec.arguments import option_value
@@ -19,7 +20,6 @@ from hypertier_cdk.charts.pods import Object
 
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 ZONE_LABEL = "topology.kubernetes.io/zone"
-ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 SIDE_CHANNEL_HOST = "VLLM_NIXL_SIDE_CHANNEL_HOST"  # where other engines find this one
 SIDE_CHANNEL_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"
 MAX_DATA_PARALLEL = 64

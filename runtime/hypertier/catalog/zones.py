@@ -11,6 +11,7 @@ import re
 
 REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,12}){1,2}-[0-9]")
 
+ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
 ZONE_ID = re.compile(r"[a-z]{2,6}[0-9](-[a-z0-9]+)?-az[0-9]{1,2}")
 
 _NUMBERS_BY_PREFIX = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -126,18 +126,11 @@ def _role(
 def _group(
     deployment: Deployment, endpoint: InferenceEndpointConfig, selector: Mapping[str, Any], setting: str
 ) -> InstanceGroup:
-    """The first group of the endpoint's instance types whose nodes have what of their labels is known.
-
-    A label that no group of the deployment has may be another's, such as a zone's.
-    """
     if not selector:
         return deployment.group_for(endpoint)
-    known = {key for group in deployment.instance_groups for key in _labels_of(group)}
-    wanted = {key: value for key, value in selector.items() if key in known}
-    for instance_type in endpoint.instance_types:
-        for group in deployment.instance_groups:
-            if group.instance_type == instance_type and _labels_of(group).items() >= wanted.items():
-                return group
+    found = group_with(deployment.instance_groups, endpoint.instance_types, selector)
+    if found is not None:
+        return found
     raise ConfigError(
         setting,
         dict(selector),
@@ -145,6 +138,22 @@ def _group(
         "deployment are "
         + ", ".join(f"{group.name} ({group.instance_type})" for group in deployment.instance_groups),
     )
+
+
+def group_with(
+    groups: Sequence[InstanceGroup], instance_types: Sequence[str], selector: Mapping[str, Any]
+) -> InstanceGroup | None:
+    """The first group of the first instance type that is there, whose nodes have the labels of `selector`.
+
+    A label that no group has may be another's, such as a zone's: it says nothing of the group.
+    """
+    known = {key for group in groups for key in _labels_of(group)}
+    wanted = {key: value for key, value in selector.items() if key in known}
+    for instance_type in instance_types:
+        for group in groups:
+            if group.instance_type == instance_type and _labels_of(group).items() >= wanted.items():
+                return group
+    return None
 
 
 def _labels_of(group: InstanceGroup) -> dict[str, str]:

@@ -86,7 +86,7 @@ def l2_events_unheard(subject: Subject) -> Iterator[Hit]:
     "{each}개). 나머지는 계속 대기(Pending)합니다",
 )
 def more_replicas_than_nodes(subject: Subject) -> Iterator[Hit]:
-    found = _room(subject)
+    found = None if subject.manifest.has("spec.pdSpec") else _room(subject)
     replicas = subject.manifest.whole("spec.replicas")
     if found is not None and replicas is not None and replicas > found[2]:
         group, each, room, count = found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
@@ -28,11 +27,10 @@ from hypertier.spec.instance_group import InstanceGroup, settled
 from hypertier.spec.routing import Routing, check_routing
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import DEPLOYMENT, Hit, fixed, hit, rule, suggested
-from hypertier.spec.rules.subject import Subject
+from hypertier.spec.rules.subject import GROUPS, Subject, read_groups
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, View, dotted, path
 
-GROUPS = path("instanceGroups")
 TENANTS = path("cache.l2.tenants")
 DEFAULT_REGION = "us-west-2"  # of `Deployment.region`
 
@@ -171,7 +169,7 @@ def group_name_twice(subject: Subject) -> Iterator[Hit]:
 def no_open_group(subject: Subject) -> Iterator[Hit]:
     if subject.manifest.has("cluster.existing"):
         return  # its owner's nodes may be elsewhere
-    groups = [group for _, group in _read_groups(subject.manifest)]
+    groups = [group for _, group in read_groups(subject.manifest)]
     tiered = subject.manifest.text("cache.l2.backend") == "tieredstorage"
     if groups and all(group.is_closed for group in settled(groups, tiered_storage=tiered)):
         yield hit(GROUPS)
@@ -190,7 +188,7 @@ def fallback_not_named(subject: Subject) -> Iterator[Hit]:
     deployment = subject.around.deployment
     if deployment is None or subject.around.serving != "operator":
         return
-    for _, group in _read_groups(deployment):
+    for _, group in read_groups(deployment):
         missing = [name for name in group.all_instance_types if name not in subject.instance_types]
         if group.instance_type in subject.instance_types and missing:
             name = "spec.instanceType" if subject.manifest.has("spec.instanceType") else "spec.instanceTypes"
@@ -254,15 +252,6 @@ def endpoint_name_twice(subject: Subject) -> Iterator[Hit]:
         if name and key in seen:
             yield hit(path("endpoints", index), name=name)
         seen.add(key)
-
-
-def _read_groups(deployment: View) -> Iterator[tuple[int, InstanceGroup]]:
-    """The groups that can be; what is wrong with the others is found by `setting`."""
-    for index, entry in deployment.mappings(GROUPS):
-        with suppress(ConfigError):
-            group = codec.decode(InstanceGroup, dict(entry), "", [])
-            if group is not None:
-                yield index, group
 
 
 def _below_access(setting: str, data: Mapping[str, Any]) -> list[str | int]:

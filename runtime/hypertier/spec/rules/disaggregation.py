@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from hypertier.catalog.instance_types import find_instance_type
+from hypertier.catalog.instance_types import InstanceType, find_instance_type
 from hypertier.catalog.models import find_model
+from hypertier.catalog.zones import ZONE_NAME
 from hypertier.spec.arguments import option_value
+from hypertier.spec.instance_group import InstanceGroup
+from hypertier.spec.roles import group_with
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import UNSET, Hit, hit, rule, suggested
-from hypertier.spec.rules.subject import GPU, Subject, small_whole
+from hypertier.spec.rules.subject import GPU, Subject, read_groups, small_whole
 from hypertier.spec.said import Said
 from hypertier.spec.tree import Path, path
 
@@ -165,25 +169,56 @@ def disaggregation_arguments(subject: Subject) -> Iterator[Hit]:
     "disaggregation-nodes",
     "error",
     source=sources.RESOURCES,
-    en="{path} asks for {wanted} GPUs in all, its nodes have {has}: the rest would stay pending",
-    ko="{path}에 필요한 GPU는 모두 {wanted}개인데 노드에는 {has}개뿐입니다. 나머지는 계속 "
+    en="{path} asks for {wanted} GPUs of {groups}, where there are {has}: the rest would stay pending",
+    ko="{path}에 필요한 {groups} 그룹의 GPU는 {wanted}개인데 노드에는 {has}개뿐입니다. 나머지는 계속 "
     "대기(Pending)합니다",
 )
 def disaggregation_nodes(subject: Subject) -> Iterator[Hit]:
-    deployment = subject.around.deployment
-    sizes = [_gpus(subject, role) for role in (PREFILL, DECODE)]
-    if deployment is None or not subject.manifest.mapping(PD) or not all(sizes):
+    sizes = {role: _gpus(subject, role) for role in (PREFILL, DECODE)}
+    if not subject.manifest.mapping(PD) or not all(sizes.values()):
         return
-    has = 0
-    for _, group in deployment.mappings(path("instanceGroups")):
-        node = find_instance_type(str(group.get("instanceType")))
-        count = group.get("count")
-        if node is not None and node.name in subject.instance_types and isinstance(count, int):
-            has += node.gpus * count
-    replicas = [subject.manifest.whole((*PD, role, "replicas")) or 1 for role in (PREFILL, DECODE)]
-    wanted = sum(each * (size or 0) for each, size in zip(replicas, sizes, strict=True))
-    if has and wanted > has:
-        yield hit(PD, wanted=wanted, has=has)
+    asked: Counter[str] = Counter()
+    has: dict[str, int] = {}
+    for role, size in sizes.items():
+        groups = _groups_of(subject, role)
+        names = ", ".join(group.name for group in groups)
+        has[names] = sum(node.gpus * group.count for group in groups if (node := _node_of(group)))
+        asked[names] += (subject.manifest.whole((*PD, role, "replicas")) or 1) * (size or 0)
+    for names, wanted in asked.items():
+        if has[names] and wanted > has[names]:
+            yield hit(PD, wanted=wanted, has=has[names], groups=names)
+
+
+@rule(
+    "disaggregation-selector",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path}: no instance group with nodes of {types} has these labels; those of the deployment are "
+    "{groups}",
+    ko="{path}: 이 레이블이 있는 {types} 인스턴스 그룹이 없습니다. 배포의 그룹: {groups}",
+)
+def disaggregation_selector(subject: Subject) -> Iterator[Hit]:
+    groups = _groups(subject)
+    types = subject.instance_types
+    if not subject.by_operator and any(group.instance_type in types for group in groups):
+        said = ", ".join(f"{group.name} ({group.instance_type})" for group in groups)
+        for role in (PREFILL, DECODE):
+            if not _groups_of(subject, role):
+                yield hit((*PD, role, "nodeSelector"), types=", ".join(types), groups=said)
+
+
+@rule(
+    "disaggregation-zone-name",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path} is {got}; expected a zone's name, such as us-west-2b, which nodes have for a label",
+    ko="{path} 값이 {got}입니다. 노드의 레이블에 있는 us-west-2b 같은 가용 영역 이름이어야 합니다",
+)
+def disaggregation_zone_name(subject: Subject) -> Iterator[Hit]:
+    where = path("spec.pdSpec.topologySpec.availabilityZone")
+    zone = subject.manifest.text(where)
+    if subject.around.serving == "selfhosted" and zone is not None and not ZONE_NAME.fullmatch(zone):
+        yield hit(where)
 
 
 @rule(
@@ -216,6 +251,24 @@ def disaggregation_hook(subject: Subject) -> Iterator[Hit]:
         return
     if (deployment.whole("scaling.max") or 1) > (deployment.whole("scaling.min") or 1):
         yield hit(PD)
+
+
+def _groups(subject: Subject) -> list[InstanceGroup]:
+    deployment = subject.around.deployment
+    return [group for _, group in read_groups(deployment)] if deployment else []
+
+
+def _groups_of(subject: Subject, role: str) -> tuple[InstanceGroup, ...]:
+    """Where its pods may run: with the operator wherever its types are, else on one group."""
+    groups, types = _groups(subject), subject.instance_types
+    if subject.by_operator:
+        return tuple(group for group in groups if group.instance_type in types)
+    found = group_with(groups, types, subject.manifest.mapping((*PD, role, "nodeSelector")) or {})
+    return (found,) if found else ()
+
+
+def _node_of(group: InstanceGroup) -> InstanceType | None:
+    return find_instance_type(group.instance_type)
 
 
 def _arguments(subject: Subject, role: str) -> list[str]:

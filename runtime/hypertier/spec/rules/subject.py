@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from hypertier.errors import ConfigError
+from hypertier.spec import codec
 from hypertier.spec.arguments import find_option
 from hypertier.spec.deployment import DeploymentFile
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.jumpstart import JumpStartModel
 from hypertier.spec.structure import Fault, faults
 from hypertier.spec.tree import Document, Path, View, path
@@ -19,6 +22,7 @@ from hypertier.spec.tree import Document, Path, View, path
 Version = tuple[int, ...]
 
 GPU = "nvidia.com/gpu"
+GROUPS = path("instanceGroups")
 LIMITS = path("spec.worker.resources.limits")
 REQUESTS = path("spec.worker.resources.requests")
 WORKER_ENVIRONMENT = path("spec.worker.environmentVariables")
@@ -247,3 +251,12 @@ def parse_version(text: str) -> Version | None:
     """`v0.19.1` and `0.19.1-gpu` are (0, 19, 1); None where no version stands in front."""
     match = re.match(r"v?([0-9]{1,6}(?:\.[0-9]{1,6}){0,5})", text)
     return tuple(int(part) for part in match[1].split(".")) if match else None
+
+
+def read_groups(deployment: View) -> Iterator[tuple[int, InstanceGroup]]:
+    """The groups that can be; what is wrong with the others is found by the rule `setting`."""
+    for index, entry in deployment.mappings(GROUPS):
+        with suppress(ConfigError):
+            group = codec.decode(InstanceGroup, dict(entry), "", [])
+            if group is not None:
+                yield index, group
