@@ -17,6 +17,9 @@ from hypertier.tier.inventory import Value
 from hypertier.tier.names import entry_name
 from hypertier.tier.tenants import tag_of_salt
 
+MAX_STRIPES = 10**6  # of which a name has room for the number
+UNTOLD = "what it stands for does not tell how its chunks are named"
+
 
 @dataclass(frozen=True)
 class PromptTokens:
@@ -108,6 +111,10 @@ def read_layout(facts: Mapping[str, Any]) -> Layout | str:
         release = tuple(int(part) for part in str(facts["vllm"]).split(".")[:2])
         blocks = int(facts["blocks_per_chunk"])
         groups = facts["groups"]
+        stored_bytes = int(facts["chunk_bytes"]) + (OVERHEAD_BYTES if facts["key"] else 0)
+        stripe_bytes = int(facts["stripe_bytes"])
+        if not 0 < stored_bytes <= MAX_STRIPES * (stripe_bytes - HEADER_BYTES):
+            return UNTOLD
         layout = Layout(
             bytes.fromhex(facts["hash_root"]),
             algorithm,
@@ -117,16 +124,15 @@ def read_layout(facts: Mapping[str, Any]) -> Layout | str:
                 (int(group[0]) * blocks, int(group[2]) if len(group) > 2 else index)
                 for index, group in enumerate(groups)
             ),
-            stripe_sizes(
-                int(facts["chunk_bytes"]) + (OVERHEAD_BYTES if facts["key"] else 0),
-                int(facts["stripe_bytes"]),
-            ),
+            stripe_sizes(stored_bytes, stripe_bytes),
         )
     except (KeyError, IndexError, TypeError, ValueError):
-        return "what it stands for does not tell how its chunks are named"
+        return UNTOLD
     sizes = [layout.tokens_per_hash, *(tokens for tokens, _ in layout.groups)]
     if algorithm not in ALGORITHMS or not layout.groups or any(size < 1 for size in sizes):
-        return "what it stands for does not tell how its chunks are named"
+        return UNTOLD
+    if any(tokens % layout.tokens_per_hash for tokens, _ in layout.groups):
+        return UNTOLD
     return layout
 
 
