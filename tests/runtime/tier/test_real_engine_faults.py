@@ -410,15 +410,24 @@ def test_an_l2_slower_than_computing_is_left_alone_until_it_is_fast(
             engine.forget()
             return engine.cached[0]
 
-        given_up = engine.metric("hypertier_l2_loads_given_up_total")  # a busy machine may have made some
+        def is_left_alone() -> bool:
+            cached_tokens()
+            return engine.metric("hypertier_l2_gate_open") == 0
+
+        assert eventually(
+            lambda: cached_tokens() > 0, 60
+        )  # whatever the gate of a busy machine thought so far
         relay.delay_seconds = 1.0
-        while_slow = [cached_tokens() for _ in range(3)]
-        is_open = engine.metric("hypertier_l2_gate_open")
+        assert eventually(
+            is_left_alone, 60
+        )  # what L2 has saved before allows it a few loads that are broken off
+        given_up = engine.metric("hypertier_l2_loads_given_up_total")
+        while_slow = [cached_tokens() for _ in range(2)]
+        given_up_later = engine.metric("hypertier_l2_loads_given_up_total")
         relay.delay_seconds = 0.0
 
-        assert while_slow == [0, 0, 0]  # the first breaks its load off, and finds out for the others
-        assert is_open == 0
-        assert engine.metric("hypertier_l2_loads_given_up_total") - given_up == 1
+        assert while_slow == [0, 0]
+        assert given_up_later == given_up
         assert engine.metric("hypertier_l2_lookups_gated_total") > 0
         assert eventually(lambda: cached_tokens() > 0, 60)
 
