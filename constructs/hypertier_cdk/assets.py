@@ -8,7 +8,9 @@ from pathlib import Path
 
 from hypertier.errors import MissingPackageError
 
-NOT_IN_ASSETS = ["**/__pycache__", "**/*.pyc", "**/.DS_Store"]
+# What is made of the sources on one machine: its own, and an image's is made in the image.
+MADE_FOLDERS = ("__pycache__", "_compiled")
+NOT_IN_ASSETS = [*(f"**/{folder}" for folder in MADE_FOLDERS), "**/*.pyc", "**/.DS_Store"]
 
 
 def package_folder(package: str) -> Path:
@@ -33,7 +35,7 @@ def fingerprint(folder: Path) -> str:
     for file in sorted(folder.rglob("*")):
         if (
             file.is_file()
-            and "__pycache__" not in file.parts
+            and not set(MADE_FOLDERS) & set(file.relative_to(folder).parts)
             and file.suffix != ".pyc"
             and file.name != ".DS_Store"
         ):

@@ -21,12 +21,15 @@ def test_a_fingerprint_changes_with_a_file_s_content_and_with_its_name(tmp_path:
     assert len({first, second, third}) == 3
 
 
-def test_a_fingerprint_leaves_out_what_python_and_a_file_manager_leave_behind(tmp_path: Path) -> None:
+def test_a_fingerprint_leaves_out_what_is_made_of_the_sources_and_what_a_file_manager_leaves_behind(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "module.py").write_text("a = 1\n", encoding="utf-8")
     before = fingerprint(tmp_path)
 
     (tmp_path / "__pycache__").mkdir()
-    for name in ("__pycache__/module.txt", "module.pyc", ".DS_Store"):
+    (tmp_path / "_compiled").mkdir()
+    for name in ("__pycache__/module.txt", "_compiled/module.so", "module.pyc", ".DS_Store"):
         (tmp_path / name).write_bytes(b"left behind")
 
     assert fingerprint(tmp_path) == before
