@@ -41,8 +41,8 @@ class Bill:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Items without a price."""
-        return tuple(row.item for row in self.rows if row.price is None)
+        """Items without a price, each once."""
+        return tuple(dict.fromkeys(row.item for row in self.rows if row.price is None))
 
 
 def plan_store_of(deployment: Deployment) -> StorePlan | None:

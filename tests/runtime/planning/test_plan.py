@@ -238,6 +238,14 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
     assert "price unknown" in report.as_text(plan)
 
 
+def test_an_unknown_price_is_named_once_however_many_groups_have_the_type() -> None:
+    cpu = tuple(InstanceGroup(name=name, instance_type="ml.m5.4xlarge", count=1) for name in ("a", "b"))
+    groups = (*cpu, *MODELS["llama-8b"].instance_groups)
+    plan = plan_deployment(replace(MODELS["llama-8b"], instance_groups=groups), prices={})
+
+    assert len(set(plan.bill.unknown)) == len(plan.bill.unknown)
+
+
 def test_pods_beyond_a_node_s_addresses_are_told() -> None:
     small = InstanceGroup(name="gpu", instance_type="ml.g6e.xlarge", count=4)
     plan = plan_deployment(serving("Llama-3.1-8B", "ml.g6e.xlarge", 1))
