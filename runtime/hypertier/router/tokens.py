@@ -223,22 +223,22 @@ def names_of(
     placed among tokens by the share of the text that stands before them, what is `Inserted` left out. Raises
     KvEventError for numbers that are no tokens.
     """
-    # As vLLM's `generate_block_hash_extra_keys`: all blocks have the adapter, the first alone has the salt.
-    own = [] if adapter is None else [adapter]
-    extra_keys = [own] * (len(tokens.ids) // block_size)
-    if salt is not None and extra_keys:
-        extra_keys[0] = [*own, salt]
-    names = list(chain(tokens.ids, block_size, extra_keys=extra_keys))
     ends = list(accumulate(tokens.lengths))
     skipped_at, skipped = more or Inserted()
     total = ends[-1] - skipped if ends else 0
-    found: list[int | None] = []
+    found: list[int] = []
     for end in BLOCK_ENDS[:num_blocks]:
         at = total * min(1.0, end / num_bytes) if num_bytes else 0.0
         num_tokens = bisect_left(ends, at + skipped if at > skipped_at else at)
-        num_whole = min(num_tokens // block_size, len(names))
-        found.append(names[num_whole - 1] if num_whole else None)
-    return found
+        found.append(min(num_tokens, len(tokens.ids)) // block_size)
+    # As vLLM's `generate_block_hash_extra_keys`: all blocks have the adapter, the first alone has the salt.
+    num_named = max(found, default=0)
+    own = [] if adapter is None else [adapter]
+    extra_keys = [own] * num_named
+    if salt is not None and extra_keys:
+        extra_keys[0] = [*own, salt]
+    names = list(chain(tokens.ids[: num_named * block_size], block_size, extra_keys=extra_keys))
+    return [names[num_whole - 1] if num_whole else None for num_whole in found]
 
 
 class Linked(NamedTuple):

@@ -194,6 +194,15 @@ def test_bytes_are_placed_among_tokens_by_the_text_before_them() -> None:
     assert names == [list(chain(range(15), 5))[2]]
 
 
+def test_tokens_behind_the_blocks_that_are_asked_for_are_not_named() -> None:
+    """A prompt may be many times as long as what is hashed of it; here what lies behind is no token."""
+    ids = [*range(20), *(["not read"] * 80)]
+
+    names = names_of(Tokens(ids, [4] * 100), 5, 400, 1)  # type: ignore[arg-type]
+
+    assert names == [list(chain(range(15), 5))[2]]
+
+
 @given(
     st.lists(st.integers(0, 20), max_size=200), st.integers(1, 9), st.integers(0, 2000), st.integers(0, 12)
 )

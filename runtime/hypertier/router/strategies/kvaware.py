@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ClassVar
 
 from hypertier.errors import KvEventError, TokenizeError
@@ -15,7 +16,14 @@ from hypertier.router.holders import Holders, most_of
 from hypertier.router.kv_events import Event
 from hypertier.router.kv_index import KvIndex
 from hypertier.router.models import MAX_MODELS
-from hypertier.router.openai import BLOCK_LENGTHS, InferenceRequest, Prompt, likely_bytes, prefix_bytes
+from hypertier.router.openai import (
+    BLOCK_LENGTHS,
+    MAX_HASHED_BYTES,
+    InferenceRequest,
+    Prompt,
+    likely_bytes,
+    prefix_bytes,
+)
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.prefixaware import PrefixAware
@@ -26,6 +34,8 @@ INDEX_SHARE, LINKS_SHARE = 0.6, 0.2
 MAX_ASKED = 32
 """Prompts of which an engine is asked at once; more are counted as `busy`, and asked when they come again."""
 MAX_ASKED_BYTES = 32 * 2**20
+MAX_PROMPT_BYTES = 2 * MAX_HASHED_BYTES
+"""A longer body is `unsupported`: to read it and its tokens would keep all requests waiting, for little."""
 ASK_SECONDS = 10.0
 
 
@@ -170,6 +180,9 @@ class KvAware(PrefixAware):
         key, size = block_hashes[-1], len(prompt.body)
         if key in self._asking:
             return
+        if size > MAX_PROMPT_BYTES:
+            self.tokenizations["unsupported"] += 1
+            return
         if len(self._asking) >= MAX_ASKED or self._asked_bytes + size > MAX_ASKED_BYTES:
             self.tokenizations["busy"] += 1
             return
@@ -194,14 +207,9 @@ class KvAware(PrefixAware):
             block_size = self.index.block_size
             if block_size is None:
                 raise TokenizeError("no_events", "no engine said yet how long its blocks are")
-            names = tokens.names_of(
-                answer,
-                block_size,
-                asked.num_bytes,
-                len(block_hashes),
-                salt=asked.salt,
-                adapter=adapter,
-                more=more,
+            name = partial(tokens.names_of, salt=asked.salt, adapter=adapter, more=more)
+            names = await loop.run_in_executor(
+                self._threads, name, answer, block_size, asked.num_bytes, len(block_hashes)
             )
         except (TokenizeError, KvEventError) as error:
             self.tokenizations[error.cause] += 1

@@ -8,9 +8,9 @@ import pytest
 from fakes_router import Traffic
 
 from hypertier.router.kv_events import Cleared, Stored, chain
-from hypertier.router.openai import InferenceRequest, prefix_bytes
+from hypertier.router.openai import InferenceRequest, Prompt, prefix_bytes
 from hypertier.router.replicas import Replica
-from hypertier.router.strategies.kvaware import KvAware
+from hypertier.router.strategies.kvaware import MAX_PROMPT_BYTES, KvAware
 
 NUM_BLOCKS = 8  # of bytes, 64 each, and as many tokens as blocks
 
@@ -118,6 +118,15 @@ def test_without_what_it_needs_it_is_prefixaware_and_says_why(
 
     assert (choice.replica, choice.reason) == (home, "prefix")
     assert engines.kvaware.fallbacks == {cause: 1}
+
+
+def test_no_engine_is_asked_for_the_tokens_of_a_body_that_takes_long_to_read() -> None:
+    engines = Engines(1)
+    prompt = Prompt(b"/v1/completions", b" " * (MAX_PROMPT_BYTES + 1), 1)
+
+    engines.serve(request(1)._replace(prompt=prompt))
+
+    assert engines.kvaware.tokenizations == {"unsupported": 1}
 
 
 def test_a_replica_that_is_not_heard_is_judged_by_what_it_was_sent() -> None:
