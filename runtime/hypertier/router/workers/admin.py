@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -27,6 +28,8 @@ from hypertier.router.workers.merging import Stage
 if TYPE_CHECKING:
     from hypertier.router.workers.process import Worker
     from hypertier.router.workers.supervisor import Supervisor
+
+log = logging.getLogger("hypertier.router")
 
 TIMEOUT_SECONDS = 30.0
 MAX_BODIES_BYTES = 256 * 2**20
@@ -134,6 +137,10 @@ class WorkersAdmin(Collector):
             )
         except HttpError as error:
             connection.refuse(Refusal(503, str(error), "no_worker", retry_after_seconds=1))
+            return
+        except Exception:
+            log.exception("what workers said could not be put together")
+            connection.refuse(Refusal(500, "a fault of the router's own", "internal_error"))
             return
         finally:
             self._answering.pop(connection, None)

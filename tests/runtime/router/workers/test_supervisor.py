@@ -176,6 +176,18 @@ def test_worker_that_ends_while_pages_are_read_is_counted_once() -> None:
     supervised(act, num_workers=1)
 
 
+def test_who_asks_is_answered_whatever_a_worker_said() -> None:
+    async def act(supervisor: Supervisor, started: Started) -> None:
+        started.workers[0].page = "# TYPE a counter\na{"
+        client = await RawClient.connect(supervisor.metrics_port)
+
+        client.send(get(b"/metrics"))
+
+        assert (await client.answer()).status == 500
+
+    supervised(act, num_workers=1)
+
+
 def test_where_one_of_the_first_workers_cannot_serve_all_others_end() -> None:
     async def run() -> None:
         settings = RouterSettings(
