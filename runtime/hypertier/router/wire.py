@@ -360,6 +360,7 @@ class RequestReader:
         if self.in_body or self._body_follows_upgrade:
             return
         request = self._request
+        value = value.rstrip(b" \t")  # llhttp leaves these, `plain` does not
         lower = request.add_field(name, value)
         if lower not in _HOP_BY_HOP:
             request.forwarded.append(b"%s: %s\r\n" % (name, value))

@@ -55,6 +55,21 @@ def test_ambiguous_request_is_refused_byte_by_byte_too(data: bytes) -> None:
     assert one.refusal.status == 400
 
 
+def test_a_value_ends_before_its_spaces_however_its_head_is_cut() -> None:
+    """RFC 9110 section 5.5: who asks, and a session, are the same wherever the network cuts."""
+    data = b"GET / HTTP/1.1\r\n" + HOST + b"X-Request-Id: a\r\nSession:\tb c \t\r\n\r\n"
+    found = set()
+
+    for cut in range(len(data)):
+        one = reader()
+        one.feed(data[:cut])
+        one.feed(data[cut:])
+        (request,) = one.ready
+        found.add((request.field(b"session"), request.request_id))
+
+    assert found == {(b"b c", b"a")}
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
