@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import io
+import socket
 import time
 from collections.abc import Mapping
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from hypertier.errors import HttpError
@@ -30,6 +33,11 @@ def ask(
     end = time.monotonic() + timeout_seconds
     connection.timeout = timeout_seconds
     answer = bytearray()
+
+    def response_class(sock: socket.socket, *args: Any, **more: Any) -> http.client.HTTPResponse:
+        return http.client.HTTPResponse(cast(socket.socket, _Until(end, sock)), *args, **more)
+
+    connection.response_class = response_class  # type: ignore[assignment]
     try:
         connection.request(method, target, body, {"Connection": "close", **(headers or {})})
         response = connection.getresponse()
@@ -37,8 +45,6 @@ def ask(
             answer += part
             if len(answer) > max_bytes:
                 raise HttpError(f"sent more than {max_bytes} bytes")
-            if time.monotonic() > end:
-                raise HttpError(f"did not send all of its answer within {timeout_seconds:g} seconds")
         if response.length:  # read1 takes an early end for the end
             raise HttpError(f"closed {response.length} bytes before the end of its answer")
     except (OSError, http.client.HTTPException) as error:
@@ -46,6 +52,30 @@ def ask(
     finally:
         connection.close()
     return response.status, bytes(answer)
+
+
+class _Until(io.RawIOBase):
+    """What comes on a socket until then, head and body, in however many parts. Raises TimeoutError."""
+
+    def __init__(self, end: float, sock: socket.socket) -> None:
+        self._end = end
+        self._sock = sock
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        """As a socket's."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(max(1e-6, self._end - time.monotonic()))  # 0 would not wait for what is there
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def ask_url(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -16,16 +16,20 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 
 
 @contextmanager
-def answering(*parts: bytes, closes: bool = True) -> Iterator[str]:
-    """The URL of a server that sends `parts` to whoever asks, and then closes or falls silent."""
+def answering(*parts: bytes, closes: bool = True, pause: float = 0.0) -> Iterator[str]:
+    """The URL of a server that sends `parts` to whoever asks, and then closes or falls silent.
+
+    It pauses before each until whoever asked is through.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         done = threading.Event()
 
         def serve() -> None:
             connection, _ = server.accept()
-            with connection:
+            with connection, suppress(ConnectionError):
                 connection.recv(65536)
                 for part in parts:
+                    done.wait(pause)
                     connection.sendall(part)
                 if not closes:
                     done.wait(30)
@@ -78,6 +82,15 @@ def test_who_falls_silent_is_waited_for_no_longer_than_told() -> None:
         pytest.raises(HttpError, match="TimeoutError"),
     ):
         ask_url(url, timeout_seconds=0.05, max_bytes=10)
+
+
+@pytest.mark.parametrize("begin", [HEAD, HEAD + b"\r\n"], ids=["head", "body"])
+def test_who_says_a_little_all_the_time_is_waited_for_no_longer_than_told(begin: bytes) -> None:
+    with (
+        answering(begin, *[b"X: y\r\n"] * 1000, pause=0.01) as url,
+        pytest.raises(HttpError, match="TimeoutError"),
+    ):
+        ask_url(url, timeout_seconds=0.1, max_bytes=10_000)
 
 
 @pytest.mark.parametrize("url", ["engine-0", "http://engine-0:port", "http://engine-0:99999"])
