@@ -15,7 +15,7 @@ from fakes_exporter import metrics_server, recorded
 from fakes_moto import REGION, aws_environment, moto_server
 
 from hypertier.cli.exporter import command, parse_listen
-from hypertier.errors import ConfigError
+from hypertier.errors import ConfigError, shown
 
 BASE = ["--endpoint", "contracts", "--region", REGION]
 REPLICA = ["--replica", "http://127.0.0.1:9"]
@@ -77,19 +77,19 @@ def test_it_publishes_until_sigterm_and_ends_well(monkeypatch: pytest.MonkeyPatc
         ),
         *(
             pytest.param(
-                [*REPLICA, "--region", value], f"--region is {value!r}; expected", id=f"region {value!r}"
+                [*REPLICA, "--region", value], f"--region is {shown(value)}; expected", id=f"region {value!r}"
             )
             for value in ("", "nowhere", "us west", "\u00e9", "us-west-2\n")
         ),
         *(
             pytest.param(
-                [*REPLICA, "--endpoint", value], f"--endpoint is {value!r}", id=f"endpoint {value!r}"
+                [*REPLICA, "--endpoint", value], f"--endpoint is {shown(value)}", id=f"endpoint {value!r}"
             )
             for value in ("", " ", "\u00e9", "a\nb", "-a")
         ),
         *(
             pytest.param(
-                [*REPLICA, "--namespace", value], f"--namespace is {value!r}", id=f"namespace {value!r}"
+                [*REPLICA, "--namespace", value], f"--namespace is {shown(value)}", id=f"namespace {value!r}"
             )
             for value in ("", " ", "AWS/EC2", "\u00e9", "a\n")
         ),
