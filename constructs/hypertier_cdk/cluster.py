@@ -76,7 +76,9 @@ class HyperPodCluster(ClusterBase):
                 "the version of a new EKS cluster, or eks_cluster instead",
             )
         if eks_cluster is not None and api_cidrs is not None:
-            raise ConfigError("api_cidrs", list(api_cidrs), "None: the API of eks_cluster is its owner's")
+            raise ConfigError(
+                "api_cidrs", list(api_cidrs), "to be left out beside eks_cluster, whose API is its owner's"
+            )
         if not _NAME.fullmatch(name):
             raise ConfigError("name", name, "1 to 63 letters, digits and hyphens, no hyphen at either end")
         for setting, image in (

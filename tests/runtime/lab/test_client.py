@@ -24,6 +24,9 @@ def streaming(*events: bytes) -> Iterator[str]:
             with connection:
                 connection.recv(65536)
                 connection.sendall(HEAD + b"".join(b"data: %s\n\n" % event for event in events))
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65536):  # closing before all of the request was read would reset it
+                    pass
 
         thread = threading.Thread(target=serve)
         thread.start()

@@ -55,7 +55,9 @@ def test_a_wrong_url_names_the_setting_the_value_and_what_works(url: str, reason
         parse_l2_url(url)
 
     message = str(refused.value)
-    assert message.startswith(f"HYPERTIER_L2_URL is {url!r}; expected redis://HOST:PORT")
+    assert message.startswith(
+        f"HYPERTIER_L2_URL is {repr(url) if url else 'empty'}; expected redis://HOST:PORT"
+    )
     assert reason in message
 
 
