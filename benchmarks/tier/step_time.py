@@ -230,7 +230,7 @@ def main() -> None:
         dtype="float32",
         max_model_len=8192,
         enforce_eager=True,
-        kv_cache_memory_bytes=64 * 1024 * 1024,
+        kv_cache_memory_bytes=256 * 1024 * 1024,
         seed=0,
     ).llm_engine
     os.sched_setaffinity(0, {cpus[0]})  # vLLM may have had its own idea

@@ -63,5 +63,7 @@ def tls(port: int, directory: Path) -> Iterator[int]:
     command = [sys.executable, HERE / "tls_relay.py", str(port), directory]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield int(process.stdout.readline())
-        process.kill()
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()

@@ -51,8 +51,10 @@ def valkey(**config: str) -> Iterator[int]:
     """A Valkey on a free port."""
     server = ValkeyServer(config={"save": "", "maxmemory": "1gb", **config})
     server.start(timeout=30)
-    yield server.port
-    server.stop()
+    try:
+        yield server.port
+    finally:
+        server.stop()
 
 
 @contextmanager
