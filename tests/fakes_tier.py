@@ -157,6 +157,7 @@ class RealCluster:
         self.nodes = [
             RealValkey(cluster_enabled="yes", cluster_node_timeout="1000") for _ in range(num_nodes)
         ]
+        self.replicas: list[RealValkey] = []
         self.url = self.nodes[0].url
         for i, node in enumerate(self.nodes):
             first, last = 16_384 * i // num_nodes, 16_384 * (i + 1) // num_nodes - 1
@@ -182,9 +183,19 @@ class RealCluster:
         for number in (target, source):
             self.nodes[number].ask(b"CLUSTER SETSLOT %d NODE %s" % (slot, self._ids[target]))
 
+    def add_replica(self, of: int) -> RealValkey:
+        """Add a server that copies one of the others."""
+        replica = RealValkey(cluster_enabled="yes", cluster_node_timeout="1000")
+        self.replicas.append(replica)
+        replica.ask(b"CLUSTER MEET 127.0.0.1 %d" % self.nodes[of].port)
+        replicate = b"CLUSTER REPLICATE " + self._ids[of]
+        assert eventually(lambda: replica.ask(replicate) == b"+OK\r\n", 60)
+        assert eventually(lambda: b"master_link_status:up" in replica.ask(b"INFO replication"), 60)
+        return replica
+
     def close(self) -> None:
         """End all."""
-        for node in self.nodes:
+        for node in [*self.nodes, *self.replicas]:
             node.close()
 
     def __enter__(self) -> Self:

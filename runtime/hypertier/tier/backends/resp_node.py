@@ -29,6 +29,10 @@ def command(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
+# of a primary that became a replica: by its name, a new connection finds the one that took its place
+NO_LONGER_PRIMARY = ("READONLY", "MASTERDOWN")
+
+
 class Connection:
     """One socket. Used by one thread at a time; only `abort` may be called by another.
 
@@ -40,6 +44,7 @@ class Connection:
     def __init__(self, address: L2Address, tls: ssl.SSLContext | None, deadline: float) -> None:
         self.deadline = deadline
         self.is_fresh = True
+        self.is_outdated = False  # its server has said that it is not the one to ask any more
         raw = socket.create_connection((address.host, address.port), self._seconds_left())
         self._socket: socket.socket = raw
         try:
@@ -69,11 +74,20 @@ class Connection:
 
     def read(self) -> Reply:
         """Return the next reply."""
-        return self._reader.read()
+        reply = self._reader.read()
+        if isinstance(reply, ErrorReply):
+            self._note(reply)
+        return reply
 
     def read_into(self, buffers: Sequence[memoryview]) -> int | ErrorReply | None:
         """Receive the next reply, a value, into `buffers`."""
-        return self._reader.read_into(buffers)
+        length = self._reader.read_into(buffers)
+        if isinstance(length, ErrorReply):
+            self._note(length)
+        return length
+
+    def _note(self, error: ErrorReply) -> None:
+        self.is_outdated |= error.code in NO_LONGER_PRIMARY
 
     def abort(self) -> None:
         """Break the connection off; a thread that waits in it gets an error at once."""
@@ -255,10 +269,12 @@ class Node:
 
     def _give_back(self, connection: Connection) -> None:
         with self._lock:
-            if not self._is_closed:
+            if not self._is_closed and not connection.is_outdated:
                 self._idle.append(connection)
                 return
         self._discard(connection)
+        if connection.is_outdated:
+            self._drop_idle()
 
     def _discard(self, connection: Connection) -> None:
         with self._lock:

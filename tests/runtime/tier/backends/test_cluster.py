@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
 from collections.abc import Iterator
 
 import pytest
 from fakes_tier import FixedNamespace, RealCluster, eventually
 
-from hypertier.errors import TierPartError, TierUnavailableError
+from hypertier.errors import TierError, TierPartError, TierUnavailableError
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.backends.resp_ledger import RespLedger
@@ -137,6 +140,44 @@ def test_a_server_that_died_costs_its_own_keys_alone(cluster: RealCluster, backe
     assert found == [expected, expected]
     with pytest.raises(TierUnavailableError):
         read(backend, next(key for key in KEYS if owner(key) == 1))
+
+
+def test_after_a_failover_under_load_every_value_is_found_again(
+    cluster: RealCluster, backend: RespBackend
+) -> None:
+    for node in cluster.nodes:
+        node.ask(b"CONFIG SET cluster-require-full-coverage no")
+    replica = cluster.add_replica(of=1)
+    store_all(backend)
+    assert eventually(lambda: replica.ask(b"DBSIZE") == cluster.nodes[1].ask(b"DBSIZE"))
+    over, lies = threading.Event(), []
+
+    def read_on() -> None:
+        for key in itertools.cycle(KEYS):
+            if over.is_set():
+                return
+            with contextlib.suppress(TierError):
+                if (value := read(backend, key)) not in (None, b"value of " + key):
+                    lies.append(value)
+
+    readers = [threading.Thread(target=read_on) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    cluster.nodes[1].kill()
+    replica.ask(b"CLUSTER FAILOVER TAKEOVER")
+
+    def are_found() -> bool:
+        with contextlib.suppress(TierError):
+            return [read(backend, key) for key in KEYS] == [b"value of " + key for key in KEYS]
+        return False
+
+    assert eventually(are_found, 60)
+    over.set()
+    for reader in readers:
+        reader.join()
+    assert backend.exists_many(KEYS, SECONDS) == [True] * len(KEYS)
+    backend.put(next(key for key in KEYS if owner(key) == 1), [b"new"], 3600, SECONDS)
+    assert lies == []
 
 
 def test_a_cluster_that_lost_the_named_server_is_still_known(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes_tier import RealValkey, ScriptedServer, TlsRelay
+from fakes_tier import RealValkey, Relay, ScriptedServer, TlsRelay, eventually
 
 from hypertier.errors import TierError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address, parse_l2_url
@@ -197,6 +197,41 @@ def test_a_frozen_server_is_given_up_and_found_again() -> None:
         valkey.thaw()
 
         assert get(resp, 5) == (5, b"value")
+        resp.close()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"-READONLY a read only replica.\r\n", b"-MASTERDOWN Link with MASTER\r\n"]
+)
+@pytest.mark.parametrize(
+    "call", [lambda resp: get(resp, 4), lambda resp: resp.put(b"k", [b"v"], 60, LONG)], ids=["get", "put"]
+)
+def test_a_primary_that_became_a_replica_is_looked_for_anew(
+    answer: bytes, call: Callable[[RespBackend], object]
+) -> None:
+    with ScriptedServer(answer, b"+PONG\r\n") as server, backend(server) as resp:
+        with pytest.raises(TierUnavailableError, match=answer[1:7].decode()):
+            call(resp)
+        resp.exists_many([], LONG)
+
+        assert server.num_connections == 2
+
+
+def test_after_a_failover_behind_the_same_name_the_new_primary_is_used() -> None:
+    with RealValkey() as first, RealValkey() as second, contextlib.closing(Relay(first.port)) as relay:
+        resp = RespBackend(parse_l2_url(relay.url), FixedCredentials())
+        second.ask(b"REPLICAOF 127.0.0.1 %d" % first.port)
+        resp.put(b"k", [b"value"], 60, LONG)
+        assert eventually(lambda: second.ask(b"DBSIZE") == b":1\r\n")
+
+        second.ask(b"REPLICAOF NO ONE")
+        first.ask(b"REPLICAOF 127.0.0.1 %d" % second.port)
+        relay.target = second.port  # the name's new address; what is connected stays so
+        with pytest.raises(TierUnavailableError, match="READONLY"):
+            resp.put(b"k", [b"other"], 60, LONG)
+
+        resp.put(b"k", [b"other"], 60, LONG)
+        assert get(resp, 5) == (5, b"other")
         resp.close()
 
 
