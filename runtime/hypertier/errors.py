@@ -18,6 +18,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── ModelListError             a replica did not say which models it serves; counted, it may serve any
 ├── ApiServerError             Kubernetes' API did not answer as it should; counted, and the last list stays
 ├── TokenizeError              a prompt's tokens can't be had; counted, and what was sent where decides
+├── VerifyError                an engine's blocks are not what it tells; counted, and what was sent decides
 ├── SizeError                  an engine does not tell how much it caches; counted, and asked again
 └── TierError                  L2 did not answer as it should; becomes a miss in `tier.tier`
     ├── TierUnavailableError   no connection, a time-out, or a refusal
@@ -182,6 +183,14 @@ class ApiServerError(HypertierError):
 
 class TokenizeError(HypertierError):
     """A prompt's tokens can't be had. `cause` is the word under which it is counted."""
+
+    def __init__(self, cause: str, problem: str) -> None:
+        super().__init__(problem)
+        self.cause = cause
+
+
+class VerifyError(HypertierError):
+    """An engine's KV events can't be believed. `cause` is the word under which it is counted."""
 
     def __init__(self, cause: str, problem: str) -> None:
         super().__init__(problem)

@@ -55,7 +55,7 @@ def ask_until_heard(
     metrics: str, asking: Callable[[str], object], prompt: str
 ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float]]:
     """Ask until a choice needs no fallback, 20 times at most; the counts before and after the last time."""
-    while not counts(metrics).get(("kvaware_in_step", "")):
+    while not counts(metrics).get(("kvaware_verified", "")):
         pass
     asking(prompt)
     while sum(v for (n, _), v in counts(metrics).items() if n == "kvaware_tokenizations_total") < 1:

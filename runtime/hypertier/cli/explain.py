@@ -99,6 +99,7 @@ def _lines(decision: dict[str, Any]) -> str:
         lines.append(
             f"  {other['replica']}: {other['matched_bytes']} bytes, {other['in_flight']} in flight, "
             f"predicted {_seconds(other['predicted_ttft_seconds'])}"
+            + (f"; KV events {other['kv_events']}" if other.get("kv_events") else "")
         )
     return "\n".join(lines)
 

@@ -67,6 +67,7 @@ from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.switching import Switching
 from hypertier.router.tls import Certificate, EngineTls, server_certificate
 from hypertier.router.tracing import Tracing
+from hypertier.router.verifying import Verifier
 
 log = logging.getLogger("hypertier.router")
 
@@ -123,12 +124,13 @@ class Router:
             self.metrics.registry.register(self.peer_counts)
         self.metrics.registry.register(TlsCounts(self.certificates))
         self.metrics.registry.register(FailureCounts(self.background_failures))
-        self._kv_streams = self._hear_engines(self._kvaware)
         self._sizing: Sizing | None = None
         if settings.remembers_prompts:
             self._sizing = Sizing(self.replicas, sizes, failures=self.background_failures)
             self.metrics.registry.register(SizeCounts(self._sizing, self.replicas))
         self._models = Models(self.replicas, dict(map(parse_alias, settings.model_alias)))
+        self._verifier: Verifier | None = None
+        self._kv_streams = self._hear_engines(self._kvaware)
         self._model_reading = ModelReading(self.replicas, self._models, failures=self.background_failures)
         self.metrics.registry.register(ModelCounts(self._models, self._model_reading))
         self._listeners: list[Listener] = []
@@ -315,6 +317,8 @@ class Router:
             await self._sizing.stop()
         if self._kv_streams is not None:
             await self._kv_streams.stop()
+        if self._verifier is not None:
+            await self._verifier.stop()
         if self._kvaware is not None:
             await self._kvaware.stop()
         self.replicas.replace([])
@@ -326,18 +330,22 @@ class Router:
         return listener
 
     def _hear_engines(self, strategy: KvAware | None) -> KvStreams | None:
-        """Follow the KV events of all replicas, where the strategy asks for them."""
+        """Follow the KV events of all replicas, where the strategy asks for them, once they are verified."""
         if strategy is None:
             return None
+        verifier = self._verifier = Verifier(
+            strategy, model_of=self._models.base_of, failures=self.background_failures
+        )
+        self._models.watch(verifier.again)
         streams = KvStreams(
             self.replicas,
             events_of=lambda replica: self.settings.kv_events_of(replica.address),
-            apply=strategy.apply,
-            hear=strategy.hear,
-            forget=strategy.forget,
+            apply=verifier.apply,
+            hear=verifier.hear,
+            forget=verifier.forget,
             failures=self.background_failures,
         )
-        self.metrics.registry.register(KvCounts(strategy, streams))
+        self.metrics.registry.register(KvCounts(strategy, streams, verifier, self.replicas))
         return streams
 
     async def _start_peers(self) -> None:

@@ -29,11 +29,16 @@ _COUNT = re.compile(rb"^vllm:request_prompt_tokens_count(?:\{[^\n]*\})? (\S+)", 
 
 
 class Reading(NamedTuple):
-    """What `/metrics` said: tokens the KV cache holds, None where untold; prompts so far; their tokens."""
+    """What `/metrics` said: tokens the KV cache holds, None where untold; prompts so far; their tokens.
+
+    `num_ranks` data-parallel ranks stand behind the address; `block_size` is None where it is untold.
+    """
 
     cache_tokens: int | None
     num_prompts: float
     prompt_tokens: float
+    num_ranks: int = 1
+    block_size: int | None = None
 
 
 def read(text: bytes) -> Reading:
@@ -42,16 +47,18 @@ def read(text: bytes) -> Reading:
     vLLM tells `kv_cache_size_tokens` where it knows, and blocks and their size always
     (https://github.com/vllm-project/vllm/blob/main/vllm/config/cache.py, read 2026-12-01).
     """
-    tokens = sum(_tokens(labels) for labels in _CACHE.findall(text))
+    ranks = [{name: int(value) for name, value in _LABEL.findall(labels)} for labels in _CACHE.findall(text)]
+    tokens = sum(map(_tokens, ranks))
     return Reading(
         min(tokens, MAX_TOKENS) if tokens > 0 else None,
         sum(map(_number, _COUNT.findall(text))),
         sum(map(_number, _SUM.findall(text))),
+        max(1, len(ranks)),
+        (ranks[0].get(b"block_size") or None) if ranks else None,
     )
 
 
-def _tokens(labels: bytes) -> int:
-    found = {name: int(value) for name, value in _LABEL.findall(labels)}
+def _tokens(found: dict[bytes, int]) -> int:
     return found.get(b"kv_cache_size_tokens") or found.get(b"num_gpu_blocks", 0) * found.get(b"block_size", 0)
 
 

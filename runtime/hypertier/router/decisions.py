@@ -94,6 +94,7 @@ def weigh(
                 "predicted_ttft_seconds": alone.predicted_seconds,
                 "in_flight": replica.in_flight,
                 "pending_prompt_bytes": replica.pending_bytes,
+                **({"kv_events": replica.kv_events} if replica.kv_events else {}),
             }
         )
     return sorted(weighed, key=lambda one: (one["predicted_ttft_seconds"] or 0.0, -one["matched_bytes"]))

@@ -151,7 +151,8 @@ class KvIndex:
                 self.dropped["orphan"] += len(event.block_hashes)
                 return []
             root = parent.name
-        self.block_size = event.block_size
+        if self.block_size is None:
+            self.block_size = event.block_size
         return list(chain(event.token_ids, event.block_size, root, event.extra_keys))
 
     def _removed(self, replica: int, event: Removed) -> None:

@@ -25,6 +25,7 @@ from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.tls import Certificate
+from hypertier.router.verifying import Verifier
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
@@ -276,9 +277,13 @@ class TlsCounts(Collector):
 class KvCounts(Collector):
     """What `kvaware` knows and does not know."""
 
-    def __init__(self, strategy: KvAware, streams: KvStreams) -> None:
+    def __init__(
+        self, strategy: KvAware, streams: KvStreams, verifier: Verifier, replicas: ReplicaSet
+    ) -> None:
         self._strategy = strategy
         self._streams = streams
+        self._verifier = verifier
+        self._replicas = replicas
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Every series; called by the registry."""
@@ -287,6 +292,14 @@ class KvCounts(Collector):
             "Replicas of which all KV events are heard.",
             value=len(self._streams.in_step),
         )
+        verified = GaugeMetricFamily(
+            "hypertier_router_kvaware_verified",
+            "1 for a replica whose blocks are those that its /tokenize tells.",
+            labels=["replica"],
+        )
+        for replica in self._replicas.by_url.values():
+            verified.add_metric([replica.url], replica in self._verifier.verified)
+        yield verified
         yield CounterMetricFamily(
             "hypertier_router_kvaware_batches",
             "Batches of KV events that were applied.",
@@ -298,12 +311,14 @@ class KvCounts(Collector):
                 "Times that an engine's events were lost and all was forgotten.",
                 self._streams.resyncs,
             ),
+            ("verifications", "Tries of an engine's KV events, by result.", self._verifier.results),
             ("fallbacks", "Choices made by what was sent where, by cause.", self._strategy.fallbacks),
             ("dropped_blocks", "Blocks of events that can't be used.", self._strategy.index.dropped),
             ("tokenizations", "Prompts tokenized by an engine, or not.", self._strategy.tokenizations),
         )
         for name, about, counts in by_cause:
-            family = CounterMetricFamily(f"hypertier_router_kvaware_{name}", about, labels=["cause"])
+            label = "result" if name == "verifications" else "cause"
+            family = CounterMetricFamily(f"hypertier_router_kvaware_{name}", about, labels=[label])
             for cause, number in counts.items():
                 family.add_metric([cause], number)
             yield family

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from hypertier.router.openai import Refusal
@@ -34,15 +34,29 @@ class Models:
         self.split: Mapping[bytes, Sequence[bytes]] = {}
         self._replicas = replicas
         self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
+        self._watchers: list[Callable[[Replica], None]] = []
         replicas.watch(self._changed)
+
+    def watch(self, watcher: Callable[[Replica], None]) -> None:
+        """Call `watcher(replica)` where one says that it serves other models than before, adapters aside."""
+        self._watchers.append(watcher)
 
     def learn(self, replica: Replica, entries: Sequence[Mapping[str, Any]]) -> None:
         """The replica serves these: the `data` of its `/v1/models`."""
         if replica.state is State.LEAVING:
             return
         listed = {entry["id"].encode(): entry for entry in entries[:MAX_MODELS] if _has_id(entry)}
+        before = self._listed.get(replica)
         self._listed[replica] = listed
         self._compare()
+        if before is not None and _bases(before) != _bases(listed):
+            for watcher in self._watchers:
+                watcher(replica)
+
+    def base_of(self, replica: Replica) -> str | None:
+        """The first model that the replica lists and that is no adapter; None where it is not known."""
+        names = _bases(self._listed.get(replica, {}))
+        return names[0][0] if names else None
 
     def servers(self, model: bytes, candidates: Collection[Replica]) -> list[Replica]:
         """Those of the candidates that serve the model, or, where none is known to, that said nothing."""
@@ -88,6 +102,15 @@ class Models:
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is State.LEAVING and self._listed.pop(replica, None) is not None:
             self._compare()
+
+
+def _bases(listed: Mapping[bytes, Mapping[str, Any]]) -> list[tuple[str, Any, Any]]:
+    """What of the models tells one from another."""
+    return [
+        (str(entry["id"]), entry.get("root"), entry.get("max_model_len"))
+        for entry in listed.values()
+        if entry.get("parent") is None
+    ]
 
 
 def _has_id(entry: Any) -> bool:

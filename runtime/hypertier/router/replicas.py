@@ -55,7 +55,8 @@ class Replica:
 
     `in_flight` counts requests sent and not finished; `pending_bytes` is the part of their prompts that
     the engine is believed to have still to compute: uncached bytes of requests without a first byte of
-    answer. Until `barred_until` no good health check brings it back; from `admitted_at` on it gets more and
+    answer. `kv_events` says what the router makes of its KV events, where it goes by them. Until
+    `barred_until` no good health check brings it back; from `admitted_at` on it gets more and
     more of its share.
     """
 
@@ -69,6 +70,7 @@ class Replica:
         self.last_picked = 0
         self.barred_until = 0.0
         self.admitted_at = 0.0
+        self.kv_events = ""
         self.idle: list[IdleConnection] = []
         self.waiting: set[WaitingRequest] = set()
 

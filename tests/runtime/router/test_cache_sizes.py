@@ -31,15 +31,15 @@ vllm:request_prompt_tokens_sum{engine="0",model_name="m"} 4200.0
 
 
 def test_a_cache_is_blocks_and_their_size_or_what_the_engine_says_in_tokens() -> None:
-    assert read(METRICS % b"") == Reading(16_000, 7.0, 4200.0)
-    assert read(METRICS % b'kv_cache_size_tokens="12000",') == Reading(12_000, 7.0, 4200.0)
-    assert read(METRICS % b'kv_cache_size_tokens="None",') == Reading(16_000, 7.0, 4200.0)
+    assert read(METRICS % b"") == Reading(16_000, 7.0, 4200.0, 1, 16)
+    assert read(METRICS % b'kv_cache_size_tokens="12000",') == Reading(12_000, 7.0, 4200.0, 1, 16)
+    assert read(METRICS % b'kv_cache_size_tokens="None",') == Reading(16_000, 7.0, 4200.0, 1, 16)
 
 
 def test_ranks_of_data_parallel_engines_count_together() -> None:
     text = METRICS % b"" + (METRICS % b"").replace(b'engine="0"', b'engine="1"')
 
-    assert read(text) == Reading(32_000, 14.0, 8400.0)
+    assert read(text) == Reading(32_000, 14.0, 8400.0, 2, 16)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_ranks_of_data_parallel_engines_count_together() -> None:
     ],
 )
 def test_what_says_nothing_of_a_cache_is_no_size(text: bytes) -> None:
-    assert read(text) == Reading(None, 0.0, 0.0)
+    assert read(text)[:3] == (None, 0.0, 0.0)
 
 
 @given(st.binary(max_size=300))

@@ -6,9 +6,11 @@ import json
 
 import pytest
 from fakes_engine import Answer, FakeEngine, RawClient, get, post, run_loop
-from fakes_router import routed
+from fakes_router import healthy_replicas, routed
 
 from hypertier.errors import ConfigError
+from hypertier.router.models import Models
+from hypertier.router.replicas import Replica
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"
@@ -48,6 +50,25 @@ JSON_PATHS = (
     b"/v1/some/path/of/tomorrow",
 )
 FORM_PATHS = (b"/v1/audio/transcriptions", b"/v1/audio/translations", b"/v1/images/edits")
+
+
+def test_who_serves_another_model_is_told_of_and_adapters_come_and_go() -> None:
+    replicas, (replica,) = healthy_replicas(1)
+    models = Models(replicas)
+    changed: list[Replica] = []
+    models.watch(changed.append)
+    adapter = {"id": "adapter", "parent": "m"}
+
+    assert models.base_of(replica) is None
+    for entries in (
+        [adapter, {"id": "m", "root": "a"}],
+        [{"id": "m", "root": "a"}],
+        [{"id": "m", "root": "b"}],
+    ):
+        models.learn(replica, entries)
+
+    assert models.base_of(replica) == "m"
+    assert changed == [replica]
 
 
 def ask(

@@ -43,9 +43,9 @@ class KvAware(PrefixAware):
     """`prefixaware`, but that what a replica holds is what it says of itself by KV events.
 
     Where that can't tell, what was sent where decides, as with `prefixaware`, and `fallbacks` counts why:
-    `no_events` of the chosen replica are heard; the prompt is `not_tokenized`, as all are that begin like no
-    other did; or it is `not_confirmed`: no engine ever said that it holds what the prompt's tokens should
-    make, since they are not computed yet, or since the engine makes other tokens of it.
+    `no_events` of the chosen replica are heard, or they are `not_verified`; the prompt is `not_tokenized`, as
+    all are that begin like no other did; or it is `not_confirmed`: no engine ever said that it holds what the
+    prompt's tokens should make: they are not computed yet, or the engine makes other tokens of it.
     """
 
     name: ClassVar[str] = "kvaware"
@@ -58,6 +58,7 @@ class KvAware(PrefixAware):
         rest = 1.0 - INDEX_SHARE - LINKS_SHARE
         super().__init__(replicas, capacity_bytes=int(rest * capacity_bytes), sizes=sizes, now=now)
         self._heard = 0
+        self._doubted = 0
         self._cause: tuple[InferenceRequest | None, str | None] = None, None
         self._computing = Holders()
         self.fallbacks: Counter[str] = Counter()
@@ -78,11 +79,24 @@ class KvAware(PrefixAware):
         if number is not None:
             self.index.apply(number, event)
 
-    def hear(self, replica: Replica) -> None:
-        """All that the replica says is heard from now on, until it is to be forgotten."""
+    def hear(self, replica: Replica, block_size: int | None = None) -> None:
+        """All that the replica says is heard from now on, until it is to be forgotten, and may be believed.
+
+        `block_size` is that of all who are, where it is known.
+        """
         number = self._numbers.get(replica)
         if number is not None:
             self._heard |= 1 << number
+            self._doubted &= ~(1 << number)
+        if block_size is not None:
+            self.index.block_size = block_size
+
+    def doubt(self, replica: Replica) -> None:
+        """What the replica says is not to be gone by, until `hear`."""
+        number = self._numbers.get(replica)
+        if number is not None:
+            self._heard &= ~(1 << number)
+            self._doubted |= 1 << number
 
     def forget(self, replica: Replica) -> None:
         """Nothing that the replica said holds any more."""
@@ -92,13 +106,14 @@ class KvAware(PrefixAware):
 
     def _forget_number(self, number: int) -> None:
         self._heard &= ~(1 << number)
+        self._doubted &= ~(1 << number)
         self._computing.forget(number)
         self.index.forget(number)
 
     def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
         """The lowest cost."""
         heard = self._heard
-        cause, said = self._said_groups(request) if heard else ("no_events", [])
+        cause, said = self._said_groups(request) if heard else (self._why_unheard(self._doubted), [])
         self._cause = request, cause
         if cause is not None:
             return self._cheapest(request, self._sent_groups(request), candidates, now)
@@ -114,8 +129,9 @@ class KvAware(PrefixAware):
             told.append([(held, mask & unheard) for held, mask in self._sent_groups(request)])
         groups = most_of(*told)
         choice = self._cheapest(request, groups, candidates, now)
-        if not heard >> self._numbers[choice.replica] & 1:
-            self._cause = request, "no_events"
+        chosen = 1 << self._numbers[choice.replica]
+        if not heard & chosen:
+            self._cause = request, self._why_unheard(self._doubted & chosen)
             return choice
         return choice._replace(reason="kv") if choice.matched_bytes else choice
 
@@ -127,12 +143,16 @@ class KvAware(PrefixAware):
             self.fallbacks[cause] += 1
         hashes = request.block_hashes
         number = self._numbers[choice.replica]
-        if hashes and self._heard >> number & 1:
+        is_heard = self._heard >> number & 1
+        if hashes and is_heard:
             capacity = self._scoring.pending_size(number) + request.num_bytes
             sizes = BLOCK_LENGTHS[: len(hashes)]
             self._computing.record(number, hashes, capacity, sizes=sizes, max_blocks=self._max_blocks)
         if request.prompt is not None and not self.links.knows(request.block_hashes):
-            self._ask(request.prompt, request.block_hashes, choice.replica)
+            if is_heard:  # another's tokens need not be those of its blocks
+                self._ask(request.prompt, request.block_hashes, choice.replica)
+            else:
+                self.tokenizations[self._why_unheard(self._doubted >> number & 1)] += 1
 
     async def stop(self) -> None:
         """Ask no more."""
@@ -141,6 +161,9 @@ class KvAware(PrefixAware):
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _why_unheard(self, doubted: int) -> str:
+        return "not_verified" if doubted else "no_events"
 
     def _follow(self, replica: Replica) -> None:
         number = self._numbers.get(replica)

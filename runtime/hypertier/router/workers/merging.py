@@ -33,6 +33,7 @@ LEAST = frozenset(
         "hypertier_router_prefill_replicas_healthy",
         "hypertier_router_models_known",
         "hypertier_router_kvaware_in_step",
+        "hypertier_router_kvaware_verified",
         "hypertier_router_peers",
     }
 )
