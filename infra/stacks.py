@@ -11,6 +11,7 @@ import aws_cdk as cdk
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier_cdk.validation import add_validator
 from infra.adopted import AdoptedStack
 from infra.cluster import ClusterStack
 from infra.network import NetworkStack
@@ -25,9 +26,12 @@ _NAME = re.compile(r"[a-zA-Z](-?[a-zA-Z0-9]){0,50}")
 def new_app(context: Mapping[str, Any] | None = None) -> cdk.App:
     """An app that writes where the CDK CLI says; `context` goes before the command line's.
 
-    Without `tree.json`, which no command of the CDK CLI needs to synthesize or deploy.
+    Without `tree.json`, which no command of the CDK CLI needs to synthesize or deploy. The CDK's validator
+    looks at a template again only when it has changed.
     """
-    return cdk.App(context=context, tree_metadata=False)
+    app = cdk.App(context=context, tree_metadata=False, builtin_cloud_formation_validation=False)
+    add_validator(app)
+    return app
 
 
 def chosen_file(app: cdk.App) -> str:

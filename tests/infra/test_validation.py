@@ -63,3 +63,5 @@ def test_the_strict_validator_finds_a_planted_fault_and_nothing_in_any_example(t
     assert done.returncode != 0
     found = found_in(tmp_path / "validation-report.json")
     assert {finding.where.partition("/")[0] for finding in found} == {"Planted"}, found
+    passed = len(list((tmp_path / "validated").iterdir()))
+    assert passed == len(list(tmp_path.glob("*.template.json"))) - 1  # all others need not be looked at again

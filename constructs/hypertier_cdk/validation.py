@@ -1,0 +1,119 @@
+"""The CDK's template validator, asked of each template once.
+
+Its rules take seconds of CPU in every run of an app (`docs/performance.md`), and a template that is what it
+was when it passed passes again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import aws_cdk as cdk
+import jsii
+
+FOLDER = "validated"
+
+
+def add_validator(app: cdk.App) -> None:
+    """Validate what `app` synthesizes, but for what has passed before, unless `CDK_VALIDATION` is `false`.
+
+    `app` is made with `builtin_cloud_formation_validation=False`: this validator takes the place of the
+    built-in one, with its rules. `cdk synth --no-validation` sets the variable. What has passed is remembered
+    in the app's output folder, `cdk.out` by default; without the folder everything is validated.
+    """
+    if os.environ.get("CDK_VALIDATION") != "false":
+        cdk.Validations.of(app).add_plugins(UnchangedPass(Path(app.outdir) / FOLDER))
+
+
+@jsii.implements(cdk.IPolicyValidationPlugin)
+class UnchangedPass:
+    """The CDK's `CloudFormationValidatePlugin` for templates that have not passed it yet.
+
+    A template passes if the validator has nothing to say of it, not even a warning. It is remembered by its
+    content, its account and Region, and the CDK's version, as an empty file in `folder`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        validator: Callable[[], cdk.IPolicyValidationPlugin] = cdk.CloudFormationValidatePlugin,
+    ) -> None:
+        self._folder = folder
+        self._make_validator = validator  # which compiles its rules as soon as it is made
+
+    @property
+    def name(self) -> str:
+        """The CDK looks for its own validator's findings by this name."""
+        return "CloudFormation Validate"
+
+    def validate(self, context: cdk.IPolicyValidationContext) -> cdk.PolicyValidationPluginReport:
+        """What the validator finds in templates that have not passed."""
+        digests = {template.template_path: digest(template) for template in context.stack_templates}
+        new = [each for each in context.stack_templates if not self._has_passed(digests[each.template_path])]
+        if not new:
+            return cdk.PolicyValidationPluginReport(success=True, violations=[])
+        report = self._make_validator().validate(Templates(context, new))
+        self._remember(digests[path] for path in passed([each.template_path for each in new], report))
+        return report
+
+    def _has_passed(self, digest: str) -> bool:
+        return (self._folder / digest).is_file()
+
+    def _remember(self, digests: Iterable[str]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for each in digests:
+            (self._folder / each).touch()
+
+
+@jsii.implements(cdk.IPolicyValidationContext)
+class Templates:
+    """A context with some of its templates."""
+
+    def __init__(
+        self, context: cdk.IPolicyValidationContext, templates: Sequence[cdk.PolicyValidationStack]
+    ) -> None:
+        self._context = context
+        self._templates = list(templates)
+
+    @property
+    def template_paths(self) -> list[str]:
+        """Where they are."""
+        return [each.template_path for each in self._templates]
+
+    @property
+    def stack_templates(self) -> list[cdk.PolicyValidationStack]:
+        """The templates."""
+        return self._templates
+
+    @property
+    def account_id(self) -> str | None:
+        """The account of all, where it is one."""
+        return self._context.account_id
+
+    @property
+    def region(self) -> str | None:
+        """The Region of all, where it is one."""
+        return self._context.region
+
+    @property
+    def app_construct(self) -> object:
+        """The app."""
+        return self._context.app_construct
+
+
+def digest(template: cdk.PolicyValidationStack) -> str:
+    """What the validator's answer depends on, as a name of a file."""
+    about = [version("aws-cdk-lib"), template.account_id or "", template.region or ""]
+    content = Path(template.template_path).read_bytes()
+    return sha256("\0".join([*about, ""]).encode() + content).hexdigest()
+
+
+def passed(paths: Iterable[str], report: cdk.PolicyValidationPluginReport) -> list[str]:
+    """The templates of which `report` says nothing; none where a finding doesn't say whose it is."""
+    found = [resource.template_path for each in report.violations for resource in each.violating_resources]
+    has_owner = all(each.violating_resources for each in report.violations) and None not in found
+    return [path for path in paths if path not in found] if has_owner else []
