@@ -4,16 +4,23 @@ Bytes go to a client's connection and an engine's answer to the connection that 
 would hand them over; transports keep nothing. The least of many batches counts, so a busy machine shows less
 than in `run.py`, and what is compiled is compared with its sources in seconds: each runs in a process of its
 own, in turns. Prints a table, then one JSON object of microseconds a request.
+
+With `--instructions` valgrind counts instructions instead, which no load of the machine changes; where a
+FOLDER follows, each case leaves its profile there for `callgrind_annotate`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import engine
@@ -45,9 +52,10 @@ HEAD = (
 class Transport:
     """Counts what is written."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: asyncio.Protocol) -> None:
         self.num_writes = 0
         self.last = b""
+        self._protocol = protocol
 
     def write(self, data: bytes) -> None:
         self.num_writes += 1
@@ -66,11 +74,17 @@ class Transport:
         return None
 
     def abort(self) -> None:
-        pass
+        self._protocol.connection_lost(None)
 
 
-async def measure(case: str) -> float:
-    """Microseconds a request, the least of all batches."""
+def count(on: bool) -> None:
+    """Have the valgrind that this process runs under count from now on, or no longer."""
+    command = ["callgrind_control", "-i", "on" if on else "off", str(os.getpid())]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+async def measure(case: str, *, counted: bool = False) -> float:
+    """Microseconds a request, the least of all batches; `counted`, the last batch is counted."""
     num_bytes, mode, num_requests = CASES[case]
     urls = tuple(f"http://127.0.0.1:{9000 + number}" for number in range(4))
     router = Router(RouterSettings(listen="127.0.0.1:0", replicas=urls, strategy="prefixaware", explain=True))
@@ -78,16 +92,18 @@ async def measure(case: str) -> float:
     engines: list[tuple[Upstream, Transport]] = []
     for replica in list(router.replicas.by_url.values()):
         router.replicas.admit(replica)
-        upstream, transport = Upstream(replica), Transport()
+        upstream = Upstream(replica)
+        transport = Transport(cast(asyncio.Protocol, upstream))
         upstream.connection_made(cast(asyncio.Transport, transport))
         replica.idle.append(upstream)
         engines.append((upstream, transport))
-    client, answers = accepted(router.front), Transport()
+    client = accepted(router.front)
+    answers = Transport(client)
     client.connection_made(cast(asyncio.Transport, answers))
     events = [engine._SSE_HEAD + engine._CHUNK, *[engine._CHUNK] * (engine.NUM_CHUNKS - 1), engine._SSE_END]
     pieces = events if mode == "sse" else [engine.answer(engine._CHAT)]
     bodies, number, least = Bodies(num_bytes, mode, time.time_ns()), 10**9, float("inf")
-    for _ in range(BATCHES):
+    for turn in range(3 if counted else BATCHES):
         batch: list[list[bytes]] = []
         for _ in range(num_requests):
             number -= 1
@@ -95,6 +111,8 @@ async def measure(case: str) -> float:
             message = HEAD % len(body) + body
             batch.append([message[at : at + READ_BYTES] for at in range(0, len(message), READ_BYTES)])
         written = [transport.num_writes for _, transport in engines]
+        if counted and turn == 2:
+            count(True)
         begun = time.process_time()
         for parts in batch:
             for part in parts:
@@ -108,33 +126,56 @@ async def measure(case: str) -> float:
             else:
                 sys.exit(f"no engine was asked; the client got {answers.last!r}")
         least = min(least, (time.process_time() - begun) / num_requests)
+    if counted:
+        count(False)
     await router.stop()
     return least * 1e6
 
 
-def in_process(form: str) -> dict[str, float]:
-    """All cases in a process of its own, `compiled` or as `sources`."""
-    environment = {**os.environ, compiled.SWITCH: "1" if form == "compiled" else "0"}
-    done = subprocess.run(
-        [sys.executable, __file__, "--here"], env=environment, capture_output=True, text=True, check=True
-    )
-    return cast(dict[str, float], json.loads(done.stdout))
+def in_process(form: str, *here: str, before: Sequence[str] = ()) -> str:
+    """What comes of it in a process of its own, `compiled` or as `sources`."""
+    environment = {**os.environ, compiled.SWITCH: "1" if form == "compiled" else "0", "PYTHONHASHSEED": "0"}
+    command = [*before, sys.executable, __file__, "--here", *here]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def instructions(form: str, case: str, folder: Path) -> float:
+    """Thousands a request."""
+    kept = folder / f"{form}-{case}.callgrind"
+    valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={kept}"]
+    in_process(form, case, "--counted", before=valgrind)
+    total = next(line for line in kept.read_text().splitlines() if line.startswith("totals:"))
+    return int(total.split()[1]) / CASES[case][2] / 1e3
 
 
 def main() -> None:
     """Measure both forms in turns, the least of all passes counts."""
-    if "--here" in sys.argv:
-        print(json.dumps({case: uvloop.run(measure(case)) for case in CASES}))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", action="append", choices=CASES, help="repeatable; all by default")
+    parser.add_argument("--form", action="append", choices=["sources", "compiled"], help="repeatable")
+    parser.add_argument("--instructions", nargs="?", const="", metavar="FOLDER")
+    parser.add_argument("--here", choices=CASES, help=argparse.SUPPRESS)
+    parser.add_argument("--counted", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.here:
+        print(uvloop.run(measure(arguments.here, counted=arguments.counted)))
         return
-    forms = ["sources", "compiled"] if compiled.fits() else ["sources"]
-    found: dict[str, dict[str, float]] = {form: dict.fromkeys(CASES, float("inf")) for form in forms}
-    for _ in range(PASSES):
-        for form in forms:
-            for case, microseconds in in_process(form).items():
-                found[form][case] = min(found[form][case], round(microseconds, 1))
-    print("| form | " + " | ".join(CASES) + " |\n" + "|---" * (len(CASES) + 1) + "|")
-    for form, cases in found.items():
-        print(f"| {form} | " + " | ".join(str(cases[case]) for case in CASES) + " |")
+    forms = arguments.form or (["sources", "compiled"] if compiled.fits() else ["sources"])
+    cases = arguments.case or list(CASES)
+    found: dict[str, dict[str, float]] = {form: dict.fromkeys(cases, float("inf")) for form in forms}
+    with tempfile.TemporaryDirectory() as temporary:
+        counted = arguments.instructions is not None
+        for _ in range(1 if counted else PASSES):
+            for case in cases:
+                for form in forms:
+                    if counted:
+                        cost = instructions(form, case, Path(arguments.instructions or temporary))
+                    else:
+                        cost = float(in_process(form, case))
+                    found[form][case] = min(found[form][case], round(cost, 1))
+    print("| form | " + " | ".join(cases) + " |\n" + "|---" * (len(cases) + 1) + "|")
+    for form, costs in found.items():
+        print(f"| {form} | " + " | ".join(str(costs[case]) for case in cases) + " |")
     told: dict[str, Any] = found
     print(json.dumps(told))
 
