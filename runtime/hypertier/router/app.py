@@ -158,7 +158,7 @@ class Router:
                 models=self._models,
             ),
             replicas=self.replicas,
-            metrics=self.metrics,
+            counts=self.metrics.counts,
             now=time.monotonic,
             suspect=self._health.suspect,
             outliers=outliers,
@@ -432,9 +432,9 @@ class Router:
     def _replica_changed(self, replica: Replica, reason: str) -> None:
         log.info("replica %s is %s: %s", replica.url, replica.state.value, reason)
         if replica.state is State.EJECTED:
-            self.metrics.ejected(replica.url, reason)
+            self.metrics.counts.ejected(replica.url, reason)
         if replica.state is State.LEAVING:
-            self.metrics.forget(replica.url)
+            self.metrics.counts.forget(replica.url)
 
 
 def _tls(settings: RouterSettings) -> tuple[ssl.SSLContext | None, EngineTls | None, list[Certificate]]:

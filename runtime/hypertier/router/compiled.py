@@ -17,6 +17,7 @@ HOT = (
     "admission",
     "cache_sizes",
     "connection",
+    "counts",
     "decisions",
     "front",
     "holders",

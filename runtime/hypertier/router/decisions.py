@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
@@ -19,24 +19,52 @@ _CACHED = re.compile(rb'"cached_tokens"\s*:\s*(\d{1,12})')
 _PROMPT = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,12})')
 
 
-class Decision(NamedTuple):
+class Decision:
     """One request that ended. Times are seconds, None where they did not come.
 
     `candidates` and the tokens are those of requests that asked to be explained; an engine tells cached
     tokens with `--enable-prompt-tokens-details`.
     """
 
-    request_id: bytes
-    model: bytes | None
-    prompt_bytes: int
-    choice: Choice | None
-    tried: Sequence[str]
-    status: str
-    first_byte_seconds: float | None
-    seconds: float
-    candidates: Sequence[dict[str, Any]] = ()
-    end_of_answer: bytes = b""
-    ended_at: float = 0.0
+    __slots__ = (
+        "candidates",
+        "choice",
+        "end_of_answer",
+        "ended_at",
+        "first_byte_seconds",
+        "model",
+        "prompt_bytes",
+        "request_id",
+        "seconds",
+        "status",
+        "tried",
+    )
+
+    def __init__(
+        self,
+        request_id: bytes,
+        model: bytes | None,
+        prompt_bytes: int,
+        choice: Choice | None,
+        tried: Sequence[str],
+        status: str,
+        first_byte_seconds: float | None,
+        seconds: float,
+        candidates: Sequence[dict[str, Any]] = (),
+        end_of_answer: bytes = b"",
+        ended_at: float = 0.0,
+    ) -> None:
+        self.request_id = request_id
+        self.model = model
+        self.prompt_bytes = prompt_bytes
+        self.choice = choice
+        self.tried = tried
+        self.status = status
+        self.first_byte_seconds = first_byte_seconds
+        self.seconds = seconds
+        self.candidates = candidates
+        self.end_of_answer = end_of_answer
+        self.ended_at = ended_at
 
     def told(self, epoch: float) -> dict[str, Any]:
         """As JSON; `epoch` is the time since 1970 at which the router's clock was 0."""

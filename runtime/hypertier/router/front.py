@@ -65,7 +65,7 @@ class Front:
         self.metrics_text: Callable[[], bytes] = metrics.text
         self._proxy = proxy
         self._replicas = replicas
-        self._metrics = metrics
+        self._counts = metrics.counts
         self._admission = admission
         self._models = models or Models(replicas)
         self._routes: Routes | None = None
@@ -117,7 +117,7 @@ class Front:
 
     def refused(self, refusal: Refusal) -> None:
         """Count what a connection refused itself."""
-        self._metrics.answered("", f"{refusal.status // 100}xx")
+        self._counts.answered("", f"{refusal.status // 100}xx")
 
     def handle(self, connection: ClientConnection, request: Request) -> None:
         """Answer `/health`; all else is for who is let in."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
@@ -13,6 +12,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from hypertier.router import compiled
+from hypertier.router.counts import FIRST_BYTE_SECONDS, RequestCounts
 from hypertier.router.kv_streams import KvStreams
 from hypertier.router.model_reading import ModelReading
 from hypertier.router.models import Models
@@ -28,7 +28,6 @@ from hypertier.router.tls import Certificate
 from hypertier.router.verifying import Verifier
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-FIRST_BYTE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
 class PeerCounts(Collector):
@@ -357,7 +356,7 @@ class SizeCounts(Collector):
 class Metrics(Collector):
     """The router's counts, in a registry of their own.
 
-    Kept as plain numbers, since a request adds to a handful of them; they become series when scraped.
+    `counts` are plain numbers, since a request adds to a handful of them; they become series when scraped.
     """
 
     def __init__(self, strategy: Strategy, replicas: ReplicaSet) -> None:
@@ -365,44 +364,8 @@ class Metrics(Collector):
         self._strategy = strategy.name
         self._index_of = strategy
         self._replicas = replicas
-        self._requests: Counter[tuple[str, str]] = Counter()
-        self._retries: Counter[str] = Counter()
-        self._ejections: Counter[tuple[str, str]] = Counter()
-        self._picks: Counter[str] = Counter()
-        self._prompt_bytes = 0
-        self._matched_bytes = 0
-        self._first_bytes = [0] * (len(FIRST_BYTE_SECONDS) + 1)
-        self._first_byte_sum = 0.0
+        self.counts = RequestCounts()
         self.registry.register(self)
-
-    def answered(self, replica: str, status: str) -> None:
-        """One request ended; `status` is a class such as `2xx`, `client_closed`, or `broken` when begun."""
-        self._requests[replica, status] += 1
-
-    def retried(self, cause: str) -> None:
-        """One request is sent again; `cause` is `connect`, `reset`, `stale` or a status."""
-        self._retries[cause] += 1
-
-    def ejected(self, replica: str, cause: str) -> None:
-        """One replica was ejected."""
-        self._ejections[replica, cause] += 1
-
-    def picked(self, reason: str, num_bytes: int, matched_bytes: int) -> None:
-        """One replica was chosen."""
-        self._picks[reason] += 1
-        self._prompt_bytes += num_bytes
-        self._matched_bytes += matched_bytes
-
-    def first_byte(self, seconds: float) -> None:
-        """One answer began, so long after its request was read."""
-        self._first_bytes[bisect_left(FIRST_BYTE_SECONDS, seconds)] += 1
-        self._first_byte_sum += seconds
-
-    def forget(self, replica: str) -> None:
-        """A replica left: its series go too, or a fleet that turns over would grow them without bound."""
-        for counts in (self._requests, self._ejections):
-            for key in [key for key in counts if key[0] == replica]:
-                del counts[key]
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
@@ -420,7 +383,7 @@ class Metrics(Collector):
             "Requests answered, by replica (empty: by the router itself), strategy and class of status.",
             labels=["replica", "strategy", "status"],
         )
-        for (replica, status), number in self._requests.items():
+        for (replica, status), number in self.counts.requests.items():
             requests.add_metric([replica, self._strategy, status], number)
         yield requests
         retries = CounterMetricFamily(
@@ -428,7 +391,7 @@ class Metrics(Collector):
             "Requests sent again before their first byte, by cause.",
             labels=["cause"],
         )
-        for cause, number in self._retries.items():
+        for cause, number in self.counts.retries.items():
             retries.add_metric([cause], number)
         yield retries
         ejections = CounterMetricFamily(
@@ -436,22 +399,24 @@ class Metrics(Collector):
             "Times a replica was taken out of the choice, by cause.",
             labels=["replica", "cause"],
         )
-        for key, number in self._ejections.items():
+        for key, number in self.counts.ejections.items():
             ejections.add_metric(key, number)
         yield ejections
         picks = CounterMetricFamily(
             "hypertier_router_picks", "Choices of a replica, by reason.", labels=["strategy", "reason"]
         )
-        for reason, number in self._picks.items():
+        for reason, number in self.counts.picks.items():
             picks.add_metric([self._strategy, reason], number)
         yield picks
         yield CounterMetricFamily(
-            "hypertier_router_prompt_bytes", "Bytes of prompt in picked requests.", value=self._prompt_bytes
+            "hypertier_router_prompt_bytes",
+            "Bytes of prompt in picked requests.",
+            value=self.counts.prompt_bytes,
         )
         yield CounterMetricFamily(
             "hypertier_router_matched_prompt_bytes",
             "Bytes of prompt believed cached on the replica picked.",
-            value=self._matched_bytes,
+            value=self.counts.matched_bytes,
         )
 
     def _histogram(self) -> HistogramMetricFamily:
@@ -461,8 +426,8 @@ class Metrics(Collector):
             labels=["strategy"],
         )
         bounds = [*map(floatToGoString, FIRST_BYTE_SECONDS), "+Inf"]
-        buckets = list(zip(bounds, accumulate(self._first_bytes), strict=True))
-        first_byte.add_metric([self._strategy], buckets, self._first_byte_sum)
+        buckets = list(zip(bounds, accumulate(self.counts.first_bytes), strict=True))
+        first_byte.add_metric([self._strategy], buckets, self.counts.first_byte_seconds)
         return first_byte
 
     def _gauges(self) -> Iterator[GaugeMetricFamily]:

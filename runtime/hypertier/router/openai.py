@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
@@ -39,6 +39,7 @@ def _block_ends() -> tuple[int, ...]:
 
 
 BLOCK_ENDS = _block_ends()
+_NUM_COPIED = bisect_right(BLOCK_ENDS, BLOCK_SIZES[-2][0])
 BLOCK_LENGTHS = tuple(end - begin for begin, end in zip((0, *BLOCK_ENDS), BLOCK_ENDS, strict=False))
 
 _PROMPT_KEYS = {
@@ -125,21 +126,21 @@ def read(
     session = request.field(session_key) if session_key is not None else None
     if not body:
         return InferenceRequest(session=session)
-    start = prompt_start(body, path)
+    front = _last_front.get(path)
+    if front is None or body[: front.start] != front.text:
+        front = _front(body, path)
+    start, model, streamed = front.start, front.model, front.streamed
     if session is None and session_key is not None:
         session = find_string(body, session_key, start)
-    if start <= _MAX_FRONT_BYTES:
-        model, streamed = _front_fields(bytes(body[:start]))
-    else:
-        model, streamed = _fields(body, 0, start)
     tail = max(start, len(body) - _TAIL_BYTES)
-    if model is None or not streamed:
-        last_model, is_last = _fields(body, tail, len(body))
-        model, streamed = last_model if model is None else model, streamed or is_last
+    if model is None:
+        model = _find_model(body, tail, len(body))
+    if not streamed:
+        streamed = _find_stream(body, tail, len(body))
     hashes: tuple[int, ...] = ()
     if start and hash_prompt:
         root = model or b""
-        hashes = chain_hashes(memoryview(body)[start:], root + b"\0" + seed if seed else root)
+        hashes = chain_hashes(body, root + b"\0" + seed if seed else root, start)
     kept = Prompt(path, body, start, seed) if keep_prompt and hashes else None
     return InferenceRequest(len(body) - start, hashes, session, streamed, kept, model)
 
@@ -158,37 +159,73 @@ def prompt_start(body: bytes | bytearray, path: bytes) -> int:
     return 0
 
 
-_fronts: dict[bytes, tuple[bytes | None, bool]] = {}
+class _Front:
+    """What stands before a prompt, `start` bytes of it, and is in it: of many requests it is the same."""
+
+    __slots__ = ("model", "start", "streamed", "text")
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.start = len(text)
+        self.model = _find_model(text, 0, self.start)
+        self.streamed = _find_stream(text, 0, self.start)
+
+
+_fronts: dict[bytes, _Front] = {}
+_last_front: dict[bytes, _Front] = {}
+"""By path: a body that begins with one has its first key of a prompt where that has it."""
 _MAX_FRONTS, _MAX_FRONT_BYTES = 256, 1024
 
 
-def _front_fields(front: bytes) -> tuple[bytes | None, bool]:
-    """`_fields` of what stands before the prompt: of many requests it is the same."""
-    known = _fronts.get(front)
-    if known is None:
+def _front(body: bytes | bytearray, path: bytes) -> _Front:
+    text = bytes(body[: prompt_start(body, path)])
+    if not 0 < len(text) <= _MAX_FRONT_BYTES:
+        return _Front(text)
+    front = _fronts.get(text)
+    if front is None:
         if len(_fronts) >= _MAX_FRONTS:
             _fronts.clear()
-        known = _fronts[front] = _fields(front, 0, len(front))
-    return known
+        front = _fronts[text] = _Front(text)
+    _last_front[path] = front
+    return front
 
 
-def _fields(body: bytes | bytearray, begin: int, end: int) -> tuple[bytes | None, bool]:
-    """The model, and whether the answer is streamed, as far as that stands between `begin` and `end`."""
-    model = _find_span(body, b'"model"', begin, end, _STRING_VALUE)
-    streamed = _find_span(body, b'"stream"', begin, end, _TRUE) is not None
-    return None if model is None else bytes(body[model[0] : model[1]]), streamed
+def _find_model(body: bytes | bytearray, begin: int, end: int) -> bytes | None:
+    """As far as it stands between `begin` and `end`."""
+    span = _find_span(body, b'"model"', begin, end, _STRING_VALUE)
+    return None if span is None else bytes(body[span[0] : span[1]])
 
 
-def chain_hashes(prompt: bytes | memoryview, root: bytes) -> tuple[int, ...]:
-    """Hash the prompt's full blocks, each with all before it and `root`: 64 bits each, first block first."""
-    digest = xxhash.xxh3_64_intdigest
-    link = digest(root)
-    hashes: list[int] = []
-    begin = 0
-    for end in BLOCK_ENDS[: bisect_right(BLOCK_ENDS, len(prompt))]:
-        link = digest(prompt[begin:end], link)
+def _find_stream(body: bytes | bytearray, begin: int, end: int) -> bool:
+    """The answer is streamed, as far as that is said between `begin` and `end`."""
+    return _find_span(body, b'"stream"', begin, end, _TRUE) is not None
+
+
+def chain_hashes(prompt: bytes | bytearray, root: bytes, start: int = 0) -> tuple[int, ...]:
+    """Hash the full blocks of the prompt, which begins at `start`: each with all before it and `root`.
+
+    64 bits each, first block first.
+    """
+    text = prompt if isinstance(prompt, bytes) else bytes(prompt)
+    digest: Any = xxhash.xxh3_64_intdigest
+    link: Any = digest(root)
+    hashes: list[Any] = []
+    num_blocks = bisect_right(BLOCK_ENDS, len(prompt) - start)
+    begin = start
+    for end in BLOCK_ENDS[
+        : min(num_blocks, _NUM_COPIED)
+    ]:  # to copy so few bytes costs less than a view of them
+        end += start
+        link = digest(text[begin:end], link)
         hashes.append(link)
         begin = end
+    if num_blocks > _NUM_COPIED:
+        view = memoryview(text)
+        for end in BLOCK_ENDS[_NUM_COPIED:num_blocks]:
+            end += start
+            link = digest(view[begin:end], link)
+            hashes.append(link)
+            begin = end
     return tuple(hashes)
 
 

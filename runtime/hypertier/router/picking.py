@@ -49,7 +49,7 @@ class Picker:
             candidates = self._warm(candidates, now)
         choice = self.strategy.choose(request, candidates, now)
         if len(candidates) == 1:
-            choice = choice._replace(reason="only")
+            choice = choice.because("only")
         self._num_picks += 1
         choice.replica.last_picked = self._num_picks
         self.strategy.sent(ticket, request, choice, now)

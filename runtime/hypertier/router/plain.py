@@ -91,6 +91,7 @@ class Head:
     """
 
     __slots__ = (
+        "_num_begin",
         "_plain",
         "_raw",
         "_raw_begin",
@@ -116,6 +117,7 @@ class Head:
         self.request_id = plain.request_id
         self.has_length = plain.length is not None
         self._raw_begin, self._raw_rest = _around_length(raw, self.has_length)
+        self._num_begin = len(self._raw_begin)
         begin, self.rest = _around_length(plain.fields, self.has_length)
         self.begin = b"%b %b HTTP/1.1%b" % (plain.method, plain.target, begin)
         self.values: dict[bytes, bytes] = {}
@@ -131,9 +133,9 @@ class Head:
 
     def measure(self, data: bytes) -> tuple[int, int]:
         """Length of the body, -1 for none, and where it begins; 0, 0 where `data` begins otherwise."""
-        if not data.startswith(self._raw_begin):
+        begin = self._num_begin
+        if data[:begin] != self._raw_begin:
             return 0, 0
-        begin = len(self._raw_begin)
         if not self.has_length:
             return -1, begin
         return measure(data, begin, self._raw_rest)
@@ -227,18 +229,19 @@ def read_answer(data: bytes) -> tuple[ResponseHead, int] | None:
 class AnswerReader:
     """`read_answer` for one connection after another head: most differ in their body's length alone."""
 
-    __slots__ = ("_begin", "_last", "_rest")
+    __slots__ = ("_begin", "_last", "_num_begin", "_rest")
 
     def __init__(self) -> None:
         self._begin = b""
+        self._num_begin = 0
         self._rest = b""
         self._last: ResponseHead | None = None
 
     def read(self, data: bytes) -> tuple[ResponseHead, int] | None:
         """As `read_answer`."""
         last = self._last
-        if last is not None and data.startswith(self._begin):
-            end = len(self._begin)
+        if last is not None and data[: self._num_begin] == self._begin:
+            end = self._num_begin
             length = CHUNKED
             if last.length != CHUNKED:
                 length, end = measure(data, end, self._rest)
@@ -251,15 +254,20 @@ class AnswerReader:
         if found is not None and found[1] <= MAX_KEPT_BYTES:
             self._last, end = found
             self._begin, self._rest = _around_length(data[:end], self._last.length != CHUNKED)
+            self._num_begin = len(self._begin)
         return found
 
 
 def measure(data: bytes, begin: int, rest: bytes) -> tuple[int, int]:
     """The number at `begin`, and where what is behind it ends, if that is `rest`; else 0, 0."""
-    end = data.find(b"\r", begin, begin + MAX_DIGITS + 1)
-    if end < 0 or not data.startswith(rest, end):
+    number, at, last = 0, begin, min(len(data), begin + MAX_DIGITS)
+    while at < last:
+        digit = data[at] - 48
+        if digit < 0 or digit > 9:
+            break
+        number = number * 10 + digit
+        at += 1
+    end = at + len(rest)
+    if at == begin or (data[begin] == 48 and at - begin > 1) or data[at:end] != rest:
         return 0, 0
-    digits = data[begin:end]
-    if not digits.isdigit() or digits.startswith(b"0", 0, len(digits) - 1):
-        return 0, 0
-    return int(digits), end + len(rest)
+    return number, end

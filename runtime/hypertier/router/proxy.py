@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from hypertier.router.admission import Grant
+from hypertier.router.counts import RequestCounts
 from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, weigh
 from hypertier.router.health import is_own_limit
-from hypertier.router.metrics import Metrics
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.picking import Picker
@@ -60,7 +60,7 @@ class Proxy:
     settings: RouterSettings
     picker: Picker
     replicas: ReplicaSet
-    metrics: Metrics
+    counts: RequestCounts
     now: Callable[[], float]
     suspect: Callable[[Replica], None]
     outliers: Outliers
@@ -152,7 +152,7 @@ class Exchange:
         replica = pick.replica
         matched_bytes = pick.matched_bytes
         self.pick = pick
-        proxy.metrics.picked(pick.reason, inference.num_bytes, matched_bytes)
+        proxy.counts.picked(pick.reason, inference.num_bytes, matched_bytes)
         self._pending_bytes = pending_bytes = max(0, inference.num_bytes - matched_bytes)
         self._is_computed = False
         self._replica = replica
@@ -233,7 +233,7 @@ class Exchange:
         self._first_byte_at = now
         if self.trace is not None:
             self.trace.first_byte()
-        proxy.metrics.first_byte(now - self._begun_at)
+        proxy.counts.first_byte(now - self._begun_at)
         self._computed()
         more = b"" if head.has_request_id else b"x-request-id: %b\r\n" % self.request_id
         if self._is_explained and self.pick is not None:
@@ -284,7 +284,7 @@ class Exchange:
         replica = cast(Replica, self._replica)
         # Where the engine closed an idle connection as we took it, it did nothing.
         if cause == "reset" and self._reused and not answering:
-            self._proxy.metrics.retried("stale")
+            self._proxy.counts.retried("stale")
             self._send(reuse=False)
             return
         if cause == "connect":
@@ -300,7 +300,7 @@ class Exchange:
         if spent or (cause != "connect" and not self._proxy.retry_budget.take()):
             self._give_up()
             return
-        self._proxy.metrics.retried(cause)
+        self._proxy.counts.retried(cause)
         self.start()
 
     def _send(self, *, reuse: bool) -> None:
@@ -368,7 +368,7 @@ class Exchange:
             )
         else:
             refusal = Refusal(503, "no healthy replica", "no_replica", retry_after_seconds=1)
-        self._proxy.metrics.answered("", "5xx")
+        self._proxy.counts.answered("", "5xx")
         self._note("5xx")
         self._ended()
         self.client.refuse(refusal)
@@ -399,7 +399,7 @@ class Exchange:
         proxy.replicas.finish(replica)
         proxy.picker.strategy.finished(self, proxy.now())
         if status is not None:
-            proxy.metrics.answered(replica.url, status)
+            proxy.counts.answered(replica.url, status)
             self._note(status)
 
     def _end_trace(self, trace: Trace) -> None:

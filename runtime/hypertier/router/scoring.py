@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
 from itertools import chain, islice
 
 from hypertier.router.holders import members
@@ -136,18 +135,31 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
     return found
 
 
-@dataclass(slots=True)
 class _Load:
     """What one replica has in hand. `pending`: seconds of prompts without a first token, oldest first."""
 
-    in_flight: int = 0
-    pending: dict[Hashable, float] = field(default_factory=dict)
-    pending_seconds: float = 0.0
-    pending_size: float = 0.0
-    since: float = 0.0
-    drift: float = 0.0
-    slowness: float = 1.0
-    ready_at: float = 0.0
+    __slots__ = (
+        "drift",
+        "in_flight",
+        "number",
+        "pending",
+        "pending_seconds",
+        "pending_size",
+        "ready_at",
+        "since",
+        "slowness",
+    )
+
+    def __init__(self, number: int, now: float) -> None:
+        self.number = number
+        self.in_flight = 0
+        self.pending: dict[Hashable, float] = {}
+        self.pending_seconds = 0.0
+        self.pending_size = 0.0
+        self.since = now
+        self.drift = 0.0
+        self.slowness = 1.0
+        self.ready_at = now
 
     def wait(self, now: float) -> float:
         """Seconds until it gets to a further prompt; a prompt that is late is expected to be so again."""
@@ -157,26 +169,30 @@ class _Load:
         return self.pending_seconds - first + abs(first - (now - self.since))
 
 
-@dataclass(frozen=True, slots=True)
 class Choice:
     """A replica, how much of the prompt it is believed to hold, and when its first token is expected.
 
     `seconds` is None as long as times are not known.
     """
 
-    replica: int
-    held: float
-    seconds: float | None
+    __slots__ = ("held", "replica", "seconds")
+
+    def __init__(self, replica: int, held: float, seconds: float | None) -> None:
+        self.replica = replica
+        self.held = held
+        self.seconds = seconds
 
 
-@dataclass(slots=True)
 class _Sent:
-    replica: int
-    held: float
-    size: float
-    at: float
-    streamed: bool
-    computing: bool = True
+    __slots__ = ("at", "computing", "held", "replica", "size", "streamed")
+
+    def __init__(self, replica: int, held: float, size: float, at: float, streamed: bool) -> None:
+        self.replica = replica
+        self.held = held
+        self.size = size
+        self.at = at
+        self.streamed = streamed
+        self.computing = True
 
 
 class Scoring:
@@ -189,7 +205,7 @@ class Scoring:
     def __init__(self) -> None:
         self.model = PrefillModel()
         self._loads: dict[int, _Load] = {}
-        self._by_ready: list[tuple[float, int]] = []
+        self._by_ready: list[tuple[float, int]] = []  # only where there are more than `SMALL_SET`
         self._sent: dict[Hashable, _Sent] = {}
         self._num_pending = 0
         self._drifts = 0.0
@@ -204,14 +220,20 @@ class Scoring:
     def add(self, replica: int, now: float) -> None:
         """A replica came: nothing is in flight there."""
         if replica not in self._loads:
-            self._loads[replica] = _Load(since=now, ready_at=now)
-            insort(self._by_ready, (now, replica))
+            load = self._loads[replica] = _Load(replica, now)
+            if len(self._loads) == SMALL_SET + 1:
+                self._by_ready = sorted((one.ready_at, number) for number, one in self._loads.items())
+            elif len(self._loads) > SMALL_SET:
+                insort(self._by_ready, (load.ready_at, replica))
 
     def remove(self, replica: int) -> None:
         """It is gone, and what is in flight there with it; to tell of that afterwards is harmless."""
         load = self._loads.pop(replica, None)
         if load is not None:
-            self._by_ready.remove((load.ready_at, replica))
+            if len(self._loads) > SMALL_SET:
+                self._by_ready.remove((load.ready_at, replica))
+            else:
+                self._by_ready = []
             self._num_pending -= len(load.pending)
             self._drifts -= load.drift
             self._num_faster -= load.slowness < 1.0
@@ -232,10 +254,10 @@ class Scoring:
         known = self.model.calibrated
         crowd = 1.0 + min(self.crowd(now), MAX_CROWD)
         returning = RETURNING * self._mean_seconds / crowd
-        seconds_of = self.model.seconds
+        model, loads = self.model, self._loads
         rest = among
-        best: tuple[float, int, float, int] | None = None
-        chosen = (0.0, 0.0)
+        best: _Load | None = None
+        best_cost = best_held = best_seconds = 0.0
         for held, replicas in (*groups[:MAX_GROUPS], (0.0, -1)):
             some = rest & replicas
             if not some:
@@ -243,12 +265,12 @@ class Scoring:
             rest &= ~some
             # An engine computes at least the prompt's last token.
             held = min(held, size - 1)
-            own = seconds_of(held, size)
+            own = model.seconds(held, size)
             # Who holds less has more to do: none of them, waiting or not, costs less than the best so far.
-            if known and best is not None and crowd * own > best[0] and not self._num_faster:
+            if known and best is not None and crowd * own > best_cost and not self._num_faster:
                 break
             for replica in self._some_of(some, known):
-                load = self._loads[replica]
+                load = loads[replica]
                 if known:
                     wait = 0.0
                     if load.pending:
@@ -259,13 +281,15 @@ class Scoring:
                 else:
                     cost = (load.pending_size + size - held) * (load.in_flight + 1)
                     seconds = 0.0
-                if best is None or cost <= best[0]:
-                    rank = (cost, load.in_flight, load.ready_at, replica)
-                    if best is None or rank < best:
-                        best, chosen = rank, (held, seconds)
+                if best is not None and (
+                    cost > best_cost or (cost == best_cost and not _is_freer(load, best))
+                ):
+                    continue
+                best, best_cost = load, cost
+                best_held, best_seconds = held, seconds
         if best is None:
             raise ValueError("there is no replica to choose from")
-        return Choice(best[3], chosen[0], chosen[1] if known else None)
+        return Choice(best.number, best_held, best_seconds if known else None)
 
     def sent(
         self,
@@ -382,25 +406,35 @@ class Scoring:
             self.computing &= ~(1 << sent.replica)
 
     def _move(self, replica: int, load: _Load) -> None:
-        """Keep the replicas in the order in which they are free."""
+        """Keep the replicas in the order in which they are free, where not all are looked at anyway."""
         by_ready = self._by_ready
-        del by_ready[bisect_left(by_ready, (load.ready_at, replica))]
+        if by_ready:
+            del by_ready[bisect_left(by_ready, (load.ready_at, replica))]
         load.ready_at = load.since + load.pending_seconds
-        insort(by_ready, (load.ready_at, replica))
+        if by_ready:
+            insort(by_ready, (load.ready_at, replica))
 
-    def _some_of(self, replicas: int, known: bool) -> Iterator[int]:
+    def _some_of(self, replicas: int, known: bool) -> list[int]:
         """All of a small set; of a large one those free soonest, or any while times are not known."""
-        if replicas.bit_count() <= SMALL_SET:
-            yield from members(replicas)
-            return
         by_ready = self._by_ready
+        if not by_ready or replicas.bit_count() <= SMALL_SET:
+            return members(replicas)
+        found: list[int] = []
         start = 0
         if not known:
             self._turn = start = (self._turn + SMALL_SET) % len(by_ready)
-        left = SMALL_SET
         for _, replica in chain(islice(by_ready, start, None), islice(by_ready, start)):
             if replicas >> replica & 1:
-                yield replica
-                left -= 1
-                if not left:
-                    return
+                found.append(replica)
+                if len(found) == SMALL_SET:
+                    break
+        return found
+
+
+def _is_freer(load: _Load, than: _Load) -> bool:
+    """Fewer requests, or free for longer, or a lower number."""
+    if load.in_flight != than.in_flight:
+        return load.in_flight < than.in_flight
+    if load.ready_at != than.ready_at:
+        return load.ready_at < than.ready_at
+    return load.number < than.number

@@ -29,11 +29,11 @@ def samples(of: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def test_counts_become_series() -> None:
     one = metrics()
 
-    one.answered("http://a:1", "2xx")
-    one.answered("http://a:1", "2xx")
-    one.retried("connect")
-    one.ejected("http://a:1", "health_bad")
-    one.picked("prefix", 100, 64)
+    one.counts.answered("http://a:1", "2xx")
+    one.counts.answered("http://a:1", "2xx")
+    one.counts.retried("connect")
+    one.counts.ejected("http://a:1", "health_bad")
+    one.counts.picked("prefix", 100, 64)
 
     found = samples(one)
     key = (("replica", "http://a:1"), ("status", "2xx"), ("strategy", "prefixaware"))
@@ -52,7 +52,7 @@ def test_counts_become_series() -> None:
 def test_first_byte_falls_into_its_bucket(seconds: float, bucket: str) -> None:
     one = metrics()
 
-    one.first_byte(seconds)
+    one.counts.first_byte(seconds)
 
     found = samples(one)
     counts = {
@@ -67,11 +67,11 @@ def test_first_byte_falls_into_its_bucket(seconds: float, bucket: str) -> None:
 
 def test_series_of_a_replica_go_with_it() -> None:
     one = metrics()
-    one.answered("http://a:1", "2xx")
-    one.ejected("http://a:1", "connect")
-    one.answered("http://b:1", "2xx")
+    one.counts.answered("http://a:1", "2xx")
+    one.counts.ejected("http://a:1", "connect")
+    one.counts.answered("http://b:1", "2xx")
 
-    one.forget("http://a:1")
+    one.counts.forget("http://a:1")
 
     text = one.text()
     assert b"http://a:1" not in text

@@ -93,8 +93,8 @@ def test_until_times_are_known_work_times_sharers_decides() -> None:
     far = made.choose(4000, [(500, 0b01)], 0b11, 0.0)
 
     # (1000 + 500) * 2 < 4000 * 1 < (1000 + 3500) * 2
-    assert near == Choice(0, 3500, None)
-    assert far == Choice(1, 0.0, None)
+    assert (near.replica, near.held, near.seconds) == (0, 3500, None)
+    assert (far.replica, far.held, far.seconds) == (1, 0.0, None)
 
 
 def test_an_idle_holder_is_chosen_and_its_time_is_told() -> None:

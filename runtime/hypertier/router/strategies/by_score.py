@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
@@ -13,16 +12,25 @@ from hypertier.router.replicas import Replica
 last_picked = attrgetter("last_picked")
 
 
-class Choice(NamedTuple):
+class Choice:
     """The replica, why in one word, and how many bytes of the prompt it is believed to have cached.
 
     `predicted_seconds` is the time to the first token, None where it can't be told yet.
     """
 
-    replica: Replica
-    reason: str
-    matched_bytes: int = 0
-    predicted_seconds: float | None = None
+    __slots__ = ("matched_bytes", "predicted_seconds", "reason", "replica")
+
+    def __init__(
+        self, replica: Replica, reason: str, matched_bytes: int = 0, predicted_seconds: float | None = None
+    ) -> None:
+        self.replica = replica
+        self.reason = reason
+        self.matched_bytes = matched_bytes
+        self.predicted_seconds = predicted_seconds
+
+    def because(self, reason: str) -> Choice:
+        """The same for another reason."""
+        return Choice(self.replica, reason, self.matched_bytes, self.predicted_seconds)
 
 
 class ByLoad:

@@ -133,7 +133,7 @@ class KvAware(PrefixAware):
         if not heard & chosen:
             self._cause = request, self._why_unheard(self._doubted & chosen)
             return choice
-        return choice._replace(reason="kv") if choice.matched_bytes else choice
+        return choice.because("kv") if choice.matched_bytes else choice
 
     def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
         """It is in flight there; the replica is asked for the prompt's tokens, where they are not known."""

@@ -51,7 +51,7 @@ def test_a_prompt_goes_to_the_replica_that_says_it_holds_it() -> None:
 
     choice = engines.serve(request(1))
 
-    assert choice[:3] == (holder, "kv", prefix_bytes(NUM_BLOCKS))
+    assert (choice.replica, choice.reason, choice.matched_bytes) == (holder, "kv", prefix_bytes(NUM_BLOCKS))
     assert not engines.kvaware.fallbacks
 
 
@@ -64,7 +64,8 @@ def test_what_was_evicted_draws_nothing_though_it_was_sent_there() -> None:
 
     engines.kvaware.apply(home, Cleared())
 
-    assert engines.serve(request(1))[1:3] == ("load", 0)
+    choice = engines.serve(request(1))
+    assert (choice.reason, choice.matched_bytes) == ("load", 0)
 
 
 def test_gpu_draws_more_than_l1_and_l1_more_than_nothing() -> None:
@@ -167,7 +168,7 @@ def test_beyond_what_is_known_in_tokens_what_was_sent_tells() -> None:
 
     choice = engines.serve(request(1))
 
-    assert choice[:3] == (home, "kv", prefix_bytes(NUM_BLOCKS))
+    assert (choice.replica, choice.reason, choice.matched_bytes) == (home, "kv", prefix_bytes(NUM_BLOCKS))
 
 
 def test_a_crowd_that_begins_alike_is_not_glued_to_the_holder() -> None:
