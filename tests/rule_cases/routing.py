@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakes_manifests import REMOVED
-from rule_cases.case import KVAWARE, ROUTED, SCALED, WORKER, Case
+from rule_cases.case import KVAWARE, ROUTED, SCALED, SELFHOSTED, WORKER, Case
 
 SESSION = {"spec.intelligentRoutingSpec": {"enabled": True, "routingStrategy": "session"}}
 
@@ -35,6 +35,13 @@ CASES = [
         name="old-operator",
     ),
     Case("kvaware-needs-cache", {**KVAWARE, "spec.kvCacheSpec": REMOVED}, "spec.kvCacheSpec", KVAWARE),
+    Case(
+        "events-data-parallel",
+        {**KVAWARE, f"{WORKER}args": ["--model", "/opt/ml/model", "--data-parallel-size", "2"]},
+        "spec.worker.args[3]",
+        {**KVAWARE, f"{WORKER}args": ["--model", "/opt/ml/model", "--data-parallel-size", "1"]},
+        deployment=SELFHOSTED,
+    ),
     Case(
         "session-key",
         SESSION,

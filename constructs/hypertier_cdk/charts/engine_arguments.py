@@ -127,6 +127,15 @@ def _kv_events(endpoint: InferenceEndpointConfig, args: Sequence[str]) -> list[s
             f"another port: with routingStrategy kvaware the engine publishes KV events on {KV_EVENTS_PORT} "
             f"and {KV_REPLAY_PORT}",
         )
+    ranks = option_value(args, "--data-parallel-size", "-dp")
+    if ranks is not None and ranks != "1":
+        raise refuse(
+            endpoint,
+            "spec.worker.args --data-parallel-size",
+            ranks,
+            "1 with routingStrategy kvaware: of ranks behind one address the first one's KV events alone are "
+            "heard; replicas, or prefixaware, do without",
+        )
     written = option_value(args, "--kv-events-config")
     if written is not None:
         raise refuse(

@@ -539,6 +539,13 @@ BAD_MANIFESTS = {
         {"spec.worker.resources": {"claims": [{"name": "gpu"}], "limits": {"nvidia.com/gpu": 8}}},
         r"spec\.worker\.resources\.claims is \[{name: 'gpu'}\]; expected no such field",
     ),
+    "ranks whose events nobody hears": (
+        {
+            "spec.intelligentRoutingSpec.routingStrategy": "kvaware",
+            "spec.worker.args": ["--data-parallel-size=2"],
+        },
+        r"spec\.worker\.args --data-parallel-size is '2'; expected 1 with routingStrategy kvaware",
+    ),
     "half a GPU": (
         {"spec.worker.resources": {"limits": {"nvidia.com/gpu": 0.5}}},
         r"spec\.worker\.resources\.limits\.nvidia\.com/gpu is 0\.5; expected a whole number",

@@ -9,7 +9,7 @@ from typing import Any
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import lmcache_version, vllm_version
 from hypertier.spec.rules.rule import MODELS, Edit, Hit, fixed, hit, rule, suggested
-from hypertier.spec.rules.subject import Subject
+from hypertier.spec.rules.subject import Subject, small_whole
 from hypertier.spec.tree import View, path
 
 ROUTING = path("spec.intelligentRoutingSpec")
@@ -88,6 +88,24 @@ def kvaware_needs_cache(subject: Subject) -> Iterator[Hit]:
         return
     if not subject.has_l1 and not subject.has_l2:
         yield suggested(path("spec.kvCacheSpec"), {"enableL1Cache": True})
+
+
+@rule(
+    "events-data-parallel",
+    "error",
+    source=sources.HYPERTIER_ROUTER,
+    en="{path} has --data-parallel-size {got}; with kvaware expected 1: ranks behind one address choose "
+    "among themselves, and the KV events of the first alone are heard. Take replicas instead, or prefixaware",
+    ko="{path}의 --data-parallel-size 값이 {got}입니다. kvaware에서는 1이어야 합니다. 한 주소 뒤의 랭크들은 "
+    "요청을 처리할 랭크를 스스로 고르고, 첫 번째 랭크의 KV 이벤트만 들립니다. 복제본을 늘리거나 "
+    "prefixaware를 쓰십시오",
+)
+def events_data_parallel(subject: Subject) -> Iterator[Hit]:
+    if subject.strategy != "kvaware" or subject.around.serving != "selfhosted":
+        return
+    found = subject.argument_place("--data-parallel-size", "-dp")
+    if found is not None and (small_whole(found[1]) or 1) > 1:
+        yield hit(found[0], got=found[1])
 
 
 @rule(
