@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from dataclasses import dataclass
@@ -41,6 +43,7 @@ class NodeDaemon:
         self.requests: list[str] = []
         self.leases: dict[str, StoredLease] = {}
         self._lock = threading.Lock()
+        self._connections: list[socket.socket] = []
         self._over = threading.Event()
         self._values: dict[str, list[dict[str, int]]] = {}
         self._next_lease = 0
@@ -71,6 +74,14 @@ class NodeDaemon:
             daemon_threads = True
             request_queue_size = 256
 
+            def get_request(self) -> tuple[socket.socket, Any]:
+                connection, address = super().get_request()
+                daemon._connections.append(connection)
+                return connection, address
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                """Say nothing: a client that goes, or is cut off, is none."""
+
         self._server = Server(("127.0.0.1", 0), Handler)
         self.address = L2Address("127.0.0.1", self._server.server_address[1], is_daemon=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -89,6 +100,19 @@ class NodeDaemon:
             self._values.clear()
             self.leases.clear()
             self._next_piece = 0
+
+    def evict(self, path: str) -> None:
+        """Forget the value at /v1/kv/{bucket}/{key}, after all leases have run out."""
+        with self._lock:
+            self.leases.clear()
+            self._values.pop(unquote(path), None)
+
+    def cut(self) -> None:
+        """Break off every connection."""
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._connections.clear()
 
     def overwrite(self, byte: int) -> None:
         """Use all of the segment for something else, as if every lease had run out."""

@@ -6,14 +6,18 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 from urllib.parse import quote
 
 from hypertier.errors import TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer
 from hypertier.tier.backends.segment import Identity, Piece
+
+T = TypeVar("T")
 
 BUCKET = "hypertier"  # a bucket of its own: other clients' values have another layout
 LARGEST_ANSWER_BYTES = 64 * 1024
@@ -130,43 +134,38 @@ class Daemon:
     def _exchange(self, requests: Sequence[Request], timeout_seconds: float) -> list[tuple[int, bytes]]:
         """Send all requests, each on a connection of its own, then read all answers: status and body.
 
-        What the daemon does may be done twice, so when a connection turns out to be gone, all is sent again.
+        One whose connection turns out to be gone is sent again on a new one, alone: a lease that is asked for
+        twice stays with the daemon, unused, until it expires.
         """
         deadline = time.monotonic() + timeout_seconds
+        used: list[http.client.HTTPConnection] = []
         try:
             connections = self._borrow(len(requests))
-            are_fresh = all(connection.sock is None for connection in connections)
-            try:
-                return self._attempt(requests, connections, deadline)
-            except (ConnectionError, http.client.BadStatusLine):
-                if are_fresh:
-                    raise
-            return self._attempt(requests, [self._connect() for _ in requests], deadline)
-        except (OSError, http.client.HTTPException) as error:
+            used += connections
+            answers = attempt(requests, connections, deadline)
+            lost = [place for place, answer in enumerate(answers) if answer is None]
+            fresh = [self._connect() for _ in lost]
+            used += fresh
+            found = attempt([requests[place] for place in lost], fresh, deadline)
+        except BaseException as error:
+            for connection in used:
+                connection.close()
+            if not isinstance(error, OSError | http.client.HTTPException):
+                raise
             where = f"{self._address.host}:{self._address.port}"
             raise TierUnavailableError(f"{where}: {type(error).__name__}: {error}") from error
+        self._give_back([each for place, each in enumerate(connections) if place not in lost] + fresh)
+        for place, answer in zip(lost, found, strict=True):
+            answers[place] = answer
+        return [answer for answer in answers if answer is not None]
 
-    def _attempt(
-        self,
-        requests: Sequence[Request],
-        connections: Sequence[http.client.HTTPConnection],
-        deadline: float,
-    ) -> list[tuple[int, bytes]]:
-        try:
-            for connection, request in zip(connections, requests, strict=True):
-                send(connection, request, deadline)
-            answers = [read(connection, deadline) for connection in connections]
-        except BaseException:
-            for connection in connections:
-                connection.close()
-            raise
+    def _give_back(self, connections: Sequence[http.client.HTTPConnection]) -> None:
         with self._lock:
             if not self._is_closed:
                 self._idle.extend(connections)
-                return answers
+                return
         for connection in connections:
             connection.close()
-        return answers
 
     def _borrow(self, count: int) -> list[http.client.HTTPConnection]:
         with self._lock:
@@ -196,8 +195,28 @@ def seconds_left(deadline: float) -> float:
     return left
 
 
-def send(connection: http.client.HTTPConnection, request: Request, deadline: float) -> None:
-    """Send a request, its body as it lies."""
+def attempt(
+    requests: Sequence[Request], connections: Sequence[http.client.HTTPConnection], deadline: float
+) -> list[tuple[int, bytes] | None]:
+    """Send all requests, then read all answers; None where a connection, used before, is gone by now."""
+    are_used = [connection.sock is not None for connection in connections]
+
+    def on(place: int, step: Callable[[], T]) -> T | None:
+        try:
+            return step()
+        except (ConnectionError, http.client.BadStatusLine):
+            if not are_used[place]:
+                raise
+            connections[place].close()
+            return None
+
+    places = range(len(requests))
+    sent = [on(i, partial(send, connections[i], requests[i], deadline)) for i in places]
+    return [on(i, partial(read, connections[i], deadline)) if sent[i] else None for i in places]
+
+
+def send(connection: http.client.HTTPConnection, request: Request, deadline: float) -> bool:
+    """Send a request, its body as it lies; returns True."""
     connection.timeout = seconds_left(deadline)
     if connection.sock is not None:
         connection.sock.settimeout(connection.timeout)
@@ -206,6 +225,7 @@ def send(connection: http.client.HTTPConnection, request: Request, deadline: flo
     connection.endheaders()
     for part in request.body:
         connection.send(part)
+    return True
 
 
 def read(connection: http.client.HTTPConnection, deadline: float) -> tuple[int, bytes]:
