@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hypertier.errors import TierPartError, TierUnavailableError
 from hypertier.tier.circuit import Circuit
@@ -17,6 +17,8 @@ from hypertier.tier.guard import Guard
 from hypertier.tier.lookups import Prober
 from hypertier.tier.metrics import Counters
 from hypertier.tier.transfers import FinishedJob, Patience, Task, Transfers
+
+T = TypeVar("T")
 
 SAMPLE = -1  # the number of a job that is nobody's
 SAMPLE_SECONDS = 1.0  # that it waits for the first chunk, and for each one more
@@ -86,7 +88,7 @@ class Mover(Protocol):
 
 
 class ThreadMover:
-    """A mover on threads of this process.
+    """A mover on threads of this process. Samples have their own: a slow one holds no load up.
 
     `on_change` is told when L2 stops answering and when it answers again, `on_news` when there is news; both
     by the thread that found out.
@@ -106,6 +108,8 @@ class ThreadMover:
     ) -> None:
         self._entries = entries
         self._transfers = transfers
+        self._samples = Transfers(transfers.num_threads, 0, clock, on_news)
+        self._lost: deque[bytes] = deque()  # of samples, what L2 turned out to lack
         self._counters = counters
         self._reads = Guard("read", new_circuit(), counters, on_change)
         self._writes = Guard("write", new_circuit(), counters, on_change)
@@ -140,10 +144,13 @@ class ThreadMover:
 
         def load(key: bytes, seconds: float) -> bool:
             slot = memoryview(bytearray(num_bytes))  # by the thread that loads: to clear it takes a while
-            return self._load(key, slot, seconds, SAMPLE_SECONDS)
+            outcome = self._load(key, slot, seconds, SAMPLE_SECONDS)
+            if outcome not in (Loaded.WHOLE, None):
+                self._lost.append(key)
+            return outcome is Loaded.WHOLE
 
         samples = [Task(key, num_bytes, partial(load, key)) for key in keys]
-        self._transfers.submit_load(SAMPLE, samples, Patience(SAMPLE_SECONDS, SAMPLE_SECONDS))
+        self._samples.submit_load(SAMPLE, samples, Patience(SAMPLE_SECONDS, SAMPLE_SECONDS))
 
     def load(
         self, job_id: int, keys: Sequence[bytes], slots: Sequence[Slot], patience: Patience | None = None
@@ -152,7 +159,7 @@ class ThreadMover:
         hurried_below = patience.first_seconds if patience else 0.0
 
         def load(key: bytes, slot: memoryview, seconds: float) -> bool:
-            return self._load(key, slot, seconds, hurried_below)
+            return self._load(key, slot, seconds, hurried_below) is Loaded.WHOLE
 
         views = [self._slot_of(slot) for slot in slots]
         self._transfers.submit_load(job_id, tasks(load, keys, views), patience)
@@ -167,12 +174,12 @@ class ThreadMover:
 
     def take_news(self) -> News:
         """Return what was done since the last call."""
-        finished = self._transfers.take_finished()
-        samples = [job for job in finished if job.job_id == SAMPLE]
-        seen = [(key, key in job.moved) for job in samples for key in (*job.moved, *job.failed)]
+        samples = self._samples.take_finished()
+        held = [(key, True) for job in samples for key in job.moved]
+        lost = [(key, False) for key in taken(self._lost)]
         return News(
-            [*self._prober.take_answers(), *seen],
-            [job for job in finished if job.job_id != SAMPLE],
+            [*self._prober.take_answers(), *held, *lost],
+            self._transfers.take_finished(),
             taken(self._lookup_seconds),
             [(len(job.moved), job.seconds) for job in samples if job.moved],
         )
@@ -184,6 +191,7 @@ class ThreadMover:
     def close(self, timeout_seconds: float) -> bool:
         """End all connections and threads."""
         self._entries.close()
+        self._samples.close(timeout_seconds)
         ended = self._transfers.close(timeout_seconds)
         self._prober.close(timeout_seconds)
         return ended
@@ -199,13 +207,17 @@ class ThreadMover:
         self._counters.add("lookup_misses", len(found) - sum(found))
         return found
 
-    def _load(self, key: bytes, slot: memoryview, seconds: float, hurried_below: float) -> bool:
-        """Whether a chunk arrived. A load that is given less than `hurried_below` seconds shows nothing about
-        L2 when they are over; one that is refused before does.
+    def _load(
+        self, key: bytes, slot: memoryview, seconds: float, hurried_below: float
+    ) -> Loaded | Flaw | None:
+        """Load a chunk; None where L2 did not tell, or was not asked.
+
+        A load that is given less than `hurried_below` seconds shows nothing about L2 when they are over; one
+        that is refused before does.
         """
         if not self._reads.circuit.is_closed:
             self._counters.add("circuit_open")
-            return False
+            return None
 
         def load() -> Loaded | Flaw:
             begin = self._clock()
@@ -223,7 +235,7 @@ class ThreadMover:
             self._counters.add("loads_absent")
         elif outcome is not None:
             self._counters.add("integrity_failures")
-        return outcome is Loaded.WHOLE
+        return outcome
 
     def _store(self, key: bytes, slot: memoryview, seconds: float) -> bool:
         def store() -> bool:
@@ -243,6 +255,6 @@ def tasks(
     return [Task(key, len(slot), partial(move, key, slot)) for key, slot in zip(keys, slots, strict=True)]
 
 
-def taken(queue: deque[float]) -> list[float]:
+def taken(queue: deque[T]) -> list[T]:
     """Empty a queue that another thread fills."""
     return [queue.popleft() for _ in range(len(queue))]

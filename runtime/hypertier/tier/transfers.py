@@ -95,6 +95,11 @@ class Transfers:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def num_threads(self) -> int:
+        """How many tasks may run at once."""
+        return len(self._threads)
+
     def submit_load(self, job_id: int, tasks: Sequence[Task], patience: Patience | None = None) -> None:
         """Queue the tasks of a load. Those that its patience leaves no time for fail."""
         with self._changed:

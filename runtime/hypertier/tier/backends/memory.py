@@ -14,7 +14,7 @@ class MemoryBackend:
     """Keeps values in a dict. `values` may be read and spoiled by a test.
 
     While `error` is set, every call raises it. While `gate` is cleared, every call waits for it and, like a
-    frozen server, raises `TierUnavailableError` when its time is over.
+    frozen server, raises `TierUnavailableError` when its time is over; with `held`, only gets of these keys.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -23,6 +23,7 @@ class MemoryBackend:
         self.error: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
+        self.held: set[bytes] = set()
         self.num_calls = 0
         self._clock = clock
         self._lock = threading.Lock()
@@ -39,7 +40,7 @@ class MemoryBackend:
         self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
     ) -> int | None:
         """Copy the value into `buffers` as far as it goes and return its length."""
-        self._enter(timeout_seconds)
+        self._enter(timeout_seconds, key)
         with self._lock:
             value = self._value(key)
             if value is None:
@@ -117,9 +118,9 @@ class MemoryBackend:
         """Take calls again, with what is stored, as a server does for another engine."""
         self._closed = False
 
-    def _enter(self, timeout_seconds: float) -> None:
+    def _enter(self, timeout_seconds: float, key: bytes = b"") -> None:
         self.num_calls += 1
-        if not self.gate.wait(timeout_seconds):
+        if (not self.held or key in self.held) and not self.gate.wait(timeout_seconds):
             raise TierUnavailableError(f"no answer within {timeout_seconds} seconds")
         if self._closed:
             raise TierUnavailableError("the backend is closed")
