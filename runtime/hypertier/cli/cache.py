@@ -105,17 +105,14 @@ def explain(
     prompt = None if asked is None else tokenized(asked)
     with opened(url, ca_file) as (_, admin):
         described = read_all_facts(admin)
-        known_namespaces = list(described)
-        if prompt is None or namespaces:
-            known_namespaces = [each.namespace for each in count(admin.values(), described)]
-        chosen = [choose(name, known_namespaces) for name in namespaces] or known_namespaces
+        chosen = [choose(name, list(described)) for name in namespaces] or list(described)
         if prompt is not None:
             from hypertier.tier.explanation import explained, lines
 
-            told = explained(admin.find, prompt, {each: described.get(each, {}) for each in chosen})
+            told = explained(admin.find, prompt, {each: described[each] for each in chosen})
             click.echo(json.dumps(told) if format_ == "json" else "\n".join(lines(told) or [NOTHING]))
             return
-    facts = {namespace.hex()[:8]: dict(described.get(namespace, {})) for namespace in chosen}
+    facts = {namespace.hex()[:8]: described[namespace] for namespace in chosen}
     for name, known in facts.items():
         if not known:
             raise HypertierError(f"L2 no longer holds what {name} stands for: its facts expired")
@@ -241,7 +238,7 @@ def opened(url: str | None, ca_file: str) -> Iterator[tuple[L2Address, RespAdmin
 
 
 def read_all_facts(admin: RespAdmin) -> dict[bytes, dict[str, Any]]:
-    """What namespaces stand for, as far as L2 tells."""
+    """What all namespaces in L2 stand for; of one whose facts expired, nothing."""
     return {namespace: read_facts(stored) for namespace, stored in admin.facts().items()}
 
 
@@ -283,7 +280,7 @@ def select(
     facts = read_all_facts(admin)
     chosen: frozenset[bytes] | None = None
     if namespaces or model:
-        known = [each.namespace for each in count(admin.values(), facts)]
+        known = list(facts)
         chosen = frozenset(choose(name, known) for name in namespaces) if namespaces else frozenset(known)
         if model:
             chosen = frozenset(each for each in chosen if facts.get(each, {}).get("model") == model)

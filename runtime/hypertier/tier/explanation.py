@@ -48,7 +48,8 @@ def explained(
     told.sort(key=lambda each: -each["held_tokens"])
     for each in told[1:]:
         pair = {name: facts[bytes.fromhex(name)] for name in (told[0]["namespace"], each["namespace"])}
-        each["differs_in"] = differences(pair)
+        if all(pair.values()):
+            each["differs_in"] = differences(pair)
     return {"tokens": len(prompt.ids), "salted": bool(prompt.salt), "namespaces": told}
 
 
@@ -68,7 +69,7 @@ def lines(told: Mapping[str, Any]) -> list[str]:
     said: list[str] = []
     for each in told["namespaces"]:
         said.append(
-            f"{each['namespace'][:8]} ({each['model'] or '?'}, epoch {each['epoch']}): "
+            f"{each['namespace'][:8]} ({each['model'] or '?'}, epoch {shown_epoch(each['epoch'])}): "
             f"holds {each['held_tokens']} of {told['tokens']} tokens; {each['why']}"
         )
         if each["held_tokens"]:
@@ -83,6 +84,11 @@ def lines(told: Mapping[str, Any]) -> list[str]:
         for name, (theirs, own) in ((name, v.values()) for name, v in each.get("differs_in", {}).items()):
             said.append(f"  {name} is {shown(own)}, in {first} {shown(theirs)}")
     return said
+
+
+def shown_epoch(epoch: Any) -> str:
+    """An epoch, where it is known."""
+    return "?" if epoch is None else str(epoch)
 
 
 def shown(value: Any) -> str:

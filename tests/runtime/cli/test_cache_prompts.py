@@ -194,6 +194,24 @@ def test_explain_tells_in_what_other_namespaces_differ(
     assert f"epoch is 1, in {engines.name[:8]} 0" in shown
 
 
+def test_explain_names_what_it_can_no_longer_look_at(
+    engines: Engines, store: RealValkey | RealCluster, prompt: Path, endpoint: str, url: str
+) -> None:
+    engines.store(RENDERED, 0)
+    older = Engines(url, epoch=1)
+    older.store(RENDERED, 0)
+    older.close()
+    for node in store.nodes if isinstance(store, RealCluster) else [store]:
+        node.ask(b"DEL ht1:%s:facts" % older.name.encode())
+
+    told = explained(prompt, endpoint=endpoint, url=url)
+    shown = run("explain", "--prompt", prompt, "--endpoint", endpoint, url=url).output
+
+    assert [each["namespace"] for each in told["namespaces"]] == [engines.name, older.name]
+    assert told["namespaces"][1]["why"] == "L2 no longer holds what it stands for: its facts expired"
+    assert f"{older.name[:8]} (?, epoch ?): holds 0 of {len(RENDERED)} tokens" in shown
+
+
 def test_explain_finds_a_salted_prompt_by_its_salt_alone(
     engines: Engines, prompt: Path, endpoint: str, url: str, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.topology import Topology
 from hypertier.tier.credentials import CredentialSource
 from hypertier.tier.inventory import Value
-from hypertier.tier.names import PATTERN, parse_facts_name
+from hypertier.tier.names import PATTERN, parse_entry_name, parse_facts_name
 
 SCAN_COUNT = 1000
 TIMEOUT_SECONDS = 10.0
@@ -43,9 +43,11 @@ class RespAdmin:
         return {value.name: value for values in found for value in values}
 
     def facts(self) -> dict[bytes, bytes]:
-        """The descriptions of namespaces, by namespace."""
+        """The descriptions of all namespaces that hold something, by namespace; empty where there is none."""
         found: dict[bytes, bytes] = {}
         for node, names in self._names():
+            for entry in filter(None, map(parse_entry_name, names)):
+                found.setdefault(entry.namespace, b"")
             described = [(name, namespace) for name in names if (namespace := parse_facts_name(name))]
             replies = ask_each(node, [command(b"GET", name) for name, _ in described])
             for (_, namespace), reply in zip(described, replies, strict=True):
