@@ -89,11 +89,13 @@ class EngineHost:
         key: str = "",
         events_port: int = 0,
         among_connectors: bool = False,
+        flags: dict[str, Any] | None = None,
         **tier: Any,
     ) -> Engine:
         """Start an engine with L2 at `url`; "" for L1 alone, None for nothing but vLLM's own cache.
 
-        `among_connectors` puts our tiers behind vLLM's MultiConnector, as where KV moves between engines.
+        `among_connectors` puts our tiers behind vLLM's MultiConnector, as where KV moves between engines;
+        `flags` are more of vLLM's own.
         """
         wish = {
             "model": str(self._model),
@@ -104,6 +106,7 @@ class EngineHost:
             "key": key,
             "events_port": events_port,
             "among_connectors": among_connectors,
+            "flags": flags or {},
         }
         engine = Engine(self._path, wish)
         self._engines.append(engine)

@@ -59,12 +59,14 @@ def tier_base(interface: dict[str, Any]) -> type:
 def connector_base(interface: dict[str, Any]) -> type:
     """`OffloadingConnector`: two of its calls, with the recorded parameters, that write down what they get.
 
-    Built with a function, it calls that, as vLLM builds its tiers, and `answer` is what it finds.
+    `build` is called, as vLLM builds its tiers, and `answer` is what it finds.
     """
     asks = interface["connector"]["get_num_new_matched_tokens"]
 
     class OffloadingConnector:
-        def __init__(self, build: Any = lambda: None, answer: tuple[int | None, bool] = (0, False)) -> None:
+        def __init__(
+            self, config: Any, build: Any = lambda: None, answer: tuple[int | None, bool] = (0, False)
+        ) -> None:
             self.built = build()
             self.answer = answer
             self.heard: list[Any] = []

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import vllm
@@ -20,6 +21,7 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from hypertier.errors import ConfigError, TierUnavailableError
 from hypertier.tier import block_hashes
+from hypertier.tier.namespace import facts_digest
 
 OLDEST_VLLM = (0, 28)
 
@@ -42,6 +44,25 @@ def require_vllm() -> None:
     if (0, 0) < version < OLDEST_VLLM:
         raise ConfigError(
             "vllm", vllm.__version__, "0.28 or newer, the first that loads a tier by module_path"
+        )
+
+
+def require_one_node(num_workers: int) -> None:
+    """Refuse an engine with more workers than this node has devices: they share one L1, in one node's memory.
+
+    Raises:
+        ConfigError: some of its workers must be on another node.
+    """
+    platform = vllm.platforms.current_platform
+    if platform.is_cpu() or not hasattr(platform, "device_count"):
+        return
+    num_devices = platform.device_count()
+    if num_workers > num_devices:
+        raise ConfigError(
+            "--tensor-parallel-size times --pipeline-parallel-size",
+            num_workers,
+            f"at most {num_devices}, this node's devices: L1 lies in one node's memory, and engines on "
+            "several corrupt it",
         )
 
 
@@ -104,6 +125,54 @@ def namespace_facts(spec: Any, chunk_bytes: int) -> dict[str, Any]:
         "device": vllm.platforms.current_platform.device_type,
         "vllm": vllm.__version__,
     }
+
+
+# where a model came from, not what it is
+UNTOLD_OF_MODELS = ("_name_or_path", "_commit_hash", "transformers_version")
+
+
+def engine_facts(config: Any) -> dict[str, Any]:
+    """Gather what the engine's flags have made of the model, which shapes keys and values beside its files.
+
+    `config` is a `VllmConfig`; None where the connector is vLLM's own, which tells neither this nor whose a
+    request is.
+    """
+    if config is None:
+        return {"knows_salts": False}
+    model, draft = config.model_config, config.speculative_config
+    model_config = {
+        name: value for name, value in model.hf_config.to_dict().items() if name not in UNTOLD_OF_MODELS
+    }
+    positions = original_positions(model_config)
+    return {
+        "knows_salts": True,
+        # LongRoPE's keys of one prompt depend on how long prompts may be
+        "beyond_original_positions": positions is not None and model.max_model_len > positions,
+        "model_config": facts_digest(as_json(model_config)).hex(),
+        "hf_overrides": as_json(model.hf_overrides),
+        "compute_dtype": str(model.dtype),
+        "quantization": str(model.quantization),
+        "kv_cache_dtype": str(config.cache_config.cache_dtype),
+        "calculates_kv_scales": bool(getattr(config.cache_config, "calculate_kv_scales", False)),
+        "dummy_weights": str(config.load_config.load_format) == "dummy",
+        "draft": None if draft is None else [str(draft.method), str(draft.model)],
+    }
+
+
+def original_positions(model_config: Mapping[str, Any]) -> int | None:
+    """How many positions a model was trained on before its positions were stretched, where it tells."""
+    stretched = [model_config.get(name) for name in ("rope_parameters", "rope_scaling")]
+    found = [
+        each.get("original_max_position_embeddings")
+        for each in (model_config, *stretched)
+        if isinstance(each, Mapping)
+    ]
+    return next((number for number in found if isinstance(number, int)), None)
+
+
+def as_json(value: Any) -> Any:
+    """The value as JSON has it; of what JSON has not, its kind alone, the same in each process."""
+    return json.loads(json.dumps(value, default=lambda other: type(other).__name__))
 
 
 def described_group(group: Any, index: int) -> list[Any]:

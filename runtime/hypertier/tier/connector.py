@@ -2,8 +2,9 @@
 
     "kv_connector": "OffloadingConnector", "kv_connector_module_path": "hypertier.tier.connector"
 
-A tier hears of a request's id, but not of its salt; and it is asked about the blocks that neither GPU nor L1
-holds, but never hears of those that one of them does. Both is known here. The name is vLLM's, because vLLM
+A tier hears of a request's id, but not of its salt; it is asked about the blocks that neither GPU nor L1
+holds, but never hears of those that one of them does; and it is not told how flags have changed the model's
+configuration. All of this is known here. The name is vLLM's, because vLLM
 treats some connectors by their names. Read in vLLM 0.28, 0.30 to 0.33, 2026-12-01.
 """
 
@@ -19,9 +20,9 @@ from hypertier.tier.listeners import building
 class OffloadingConnector(offloading_connector.OffloadingConnector):  # type: ignore[misc]  # vLLM is untyped
     """`OffloadingConnector` of vLLM, and a word to the tiers at two of its calls."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        with building() as self._listeners:
-            super().__init__(*args, **kwargs)
+    def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+        with building(vllm_config) as self._listeners:
+            super().__init__(vllm_config, *args, **kwargs)
 
     def on_new_request(self, request: Any) -> None:
         """Tell whose request it is before any tier hears of it."""

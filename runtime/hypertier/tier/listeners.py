@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 
 class Listener(Protocol):
@@ -20,24 +21,31 @@ class Listener(Protocol):
         ...
 
 
-_listeners: ContextVar[list[Listener] | None] = ContextVar("hypertier_listeners", default=None)
+@dataclass
+class Building:
+    """A connector that is being built: the engine's configuration, and the tiers that want to be told."""
+
+    engine_config: Any
+    listeners: list[Listener] = field(default_factory=list)
 
 
-def listen(listener: Listener) -> bool:
-    """Have the connector that is being built tell `listener`; returns whether there is one of ours."""
-    listeners = _listeners.get()
-    if listeners is None:
-        return False
-    listeners.append(listener)
-    return True
+_building: ContextVar[Building | None] = ContextVar("hypertier_building", default=None)
+
+
+def listen(listener: Listener) -> Building | None:
+    """Have the connector that is being built tell `listener`; returns None where it is none of ours."""
+    under_way = _building.get()
+    if under_way is not None:
+        under_way.listeners.append(listener)
+    return under_way
 
 
 @contextmanager
-def building() -> Iterator[list[Listener]]:
+def building(engine_config: Any) -> Iterator[list[Listener]]:
     """Collect the tiers that are built meanwhile."""
-    listeners: list[Listener] = []
-    token = _listeners.set(listeners)
+    under_way = Building(engine_config)
+    token = _building.set(under_way)
     try:
-        yield listeners
+        yield under_way.listeners
     finally:
-        _listeners.reset(token)
+        _building.reset(token)

@@ -30,6 +30,7 @@ class PortableTieringSpec(TieringOffloadingSpec):
 
     def __init__(self, config: Any) -> None:
         compat.require_vllm()
+        compat.require_one_node(config.parallel.world_size)
         super().__init__(config)
         self._host_worker: HostCopyWorker | None = None
 

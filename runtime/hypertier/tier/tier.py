@@ -78,8 +78,14 @@ class HypertierTier(SecondaryTierManager):
         self.locality = compat.locality(locality or ("LOCAL" if settings.address.is_daemon else "REMOTE"))
         self._spec = offloading_spec
         self._tags: dict[str, bytes] = {}
-        knows_salts = listen(self)
-        if settings.tenants and not knows_salts:
+        under_way = listen(self)
+        if under_way is None:
+            logger.warning(
+                "hypertier: vLLM's own connector tells nothing of flags that change the model's "
+                "configuration, such as --hf-overrides: give those engines another `namespace`, or have "
+                "kv_connector_module_path be hypertier.tier.connector"
+            )
+        if settings.tenants and under_way is None:
             raise ConfigError(
                 "secondary_tiers.tenants",
                 sorted(settings.tenants),
@@ -92,7 +98,8 @@ class HypertierTier(SecondaryTierManager):
         plan = MoverPlan(
             settings,
             offloading_spec.config.model.name,
-            compat.namespace_facts(offloading_spec, self._chunk_bytes) | {"knows_salts": knows_salts},
+            compat.namespace_facts(offloading_spec, self._chunk_bytes)
+            | compat.engine_facts(under_way.engine_config if under_way else None),
             self._chunk_bytes,
         )
         self._cache = L2Cache(

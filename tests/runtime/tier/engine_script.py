@@ -2,8 +2,9 @@
 process of its own. Listens on the Unix socket that is named as the first argument.
 
 The first line of a connection is JSON with `model`, `url` (null: no cache at all; empty: no L2), `l1_bytes`,
-`key` (of encryption, or empty), `events_port` (of KV events, or 0), and `tier`, settings to add; it is
-answered by the engine's process id. Every later line is a command, answered by a line:
+`key` (of encryption, or empty), `events_port` (of KV events, or 0), `tier`, settings to add, and `flags`,
+more arguments of vLLM; it is answered by the engine's process id. Every later line is a command, answered by
+a line:
 
 {"generate": [PROMPT, ...], "num_tokens": 24, "salt": null}
                                    tokens, cached prompt tokens of each prompt
@@ -81,6 +82,7 @@ def build(wish: dict[str, Any]) -> LLM:
         kv_events_config=KVEventsConfig(**kv_events_config(port)) if port else None,
         disable_log_stats=False,
         seed=0,
+        **wish.get("flags", {}),
     )
 
 

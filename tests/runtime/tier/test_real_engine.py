@@ -145,6 +145,20 @@ def test_a_raised_epoch_leaves_what_was_stored_before_alone(
     assert (of_the_old, after.cached) == ([0], in_whole_chunks(PROMPTS[1]))
 
 
+def test_an_engine_whose_flags_change_the_model_uses_nothing_that_others_stored(
+    engine_host: EngineHost, writer: Engine, valkey: RealValkey
+) -> None:
+    stored_by(writer, valkey, PROMPTS[1], salt="as it is")
+
+    other = engine_host.start(valkey.url, flags={"hf_overrides": {"rms_norm_eps": 1e-3}})
+    other.generate(PROMPTS[1], salt="as it is")
+    of_others = other.cached
+    other.forget()
+    other.generate(PROMPTS[1], salt="as it is")
+
+    assert (of_others, other.cached) == ([0], in_whole_chunks(PROMPTS[1]))
+
+
 def test_encrypted_chunks_are_loaded_by_who_has_the_key_and_by_nobody_else(
     plain_engine: Engine, engine_host: EngineHost
 ) -> None:

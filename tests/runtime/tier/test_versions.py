@@ -13,6 +13,7 @@ from fakes_tier import RealValkey, eventually
 from fakes_tier_vllm import INTERFACES, install, recorded
 
 from hypertier.errors import ConfigError
+from hypertier.tier.namespace import facts_digest
 from hypertier.tier.tenants import tenant_tag
 
 VERSIONS = sorted(path.stem.removeprefix("vllm-") for path in INTERFACES.glob("vllm-*.json"))
@@ -142,7 +143,9 @@ def test_the_connector_tells_the_tiers_that_it_builds(
     l1 = memoryview(bytearray(4 * CHUNK))
     terms = {"acme": {"ttl_seconds": 60}}
     connector: Any = OffloadingConnector(
-        lambda: build_tier(module, interface, valkey.url, tmp_path, l1, tenants=terms), (32, True)
+        engine_config(),
+        lambda: build_tier(module, interface, valkey.url, tmp_path, l1, tenants=terms),
+        (32, True),
     )
     request = SimpleNamespace(request_id="r", cache_salt="acme", block_hashes=[b"a" * 32, b"b" * 32])
 
@@ -158,6 +161,91 @@ def test_the_connector_tells_the_tiers_that_it_builds(
     assert found == (32, True)
     assert connector.heard == [("new", "r")]
     assert 0 < int(valkey.ask(b"TTL " + name)[1:]) <= 60
+
+
+class ModelConfig:
+    """A model's, as transformers has it."""
+
+    def __init__(self, **changed: Any) -> None:
+        self._values = {"rope_parameters": {"rope_theta": 1e4, "original_max_position_embeddings": 4096}}
+        self._values |= {"_name_or_path": "/models/here", "odd": object()} | changed
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self._values)
+
+
+def engine_config(**changed: Any) -> SimpleNamespace:
+    """What vLLM makes of an engine's flags."""
+    model = {
+        "hf_config": ModelConfig(),
+        "hf_overrides": {},
+        "dtype": "bfloat16",
+        "quantization": None,
+        "max_model_len": 4096,
+    }
+    return SimpleNamespace(
+        model_config=SimpleNamespace(**(model | {k: v for k, v in changed.items() if k in model})),
+        cache_config=SimpleNamespace(cache_dtype=changed.get("cache_dtype", "auto")),
+        load_config=SimpleNamespace(load_format=changed.get("load_format", "auto")),
+        speculative_config=changed.get("speculative_config"),
+    )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hf_config": ModelConfig(rope_parameters={"rope_theta": 5e5})},
+        {"hf_overrides": {"rms_norm_eps": 1e-3}},
+        {"dtype": "float16"},
+        {"quantization": "fp8"},
+        {"max_model_len": 131_072},
+        {"cache_dtype": "fp8"},
+        {"load_format": "dummy"},
+        {"speculative_config": SimpleNamespace(method="eagle", model="draft")},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_flags_that_change_what_a_model_computes_give_another_namespace(
+    module: ModuleType, changed: dict[str, Any]
+) -> None:
+    from hypertier.tier import compat
+
+    plain, other = (compat.engine_facts(engine_config(**flags)) for flags in ({}, changed))
+
+    assert facts_digest(plain) != facts_digest(other)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hf_config": ModelConfig(_name_or_path="/models/there")},
+        {"hf_config": ModelConfig(odd=object())},
+        {"load_format": "runai_streamer"},
+        {"max_model_len": 2048},
+    ],
+    ids=["another path", "another process", "another loader", "shorter prompts"],
+)
+def test_flags_that_change_nothing_of_it_give_the_same_namespace(
+    module: ModuleType, changed: dict[str, Any]
+) -> None:
+    from hypertier.tier import compat
+
+    plain, other = (compat.engine_facts(engine_config(**flags)) for flags in ({}, changed))
+
+    assert plain == other
+
+
+def test_an_engine_on_several_nodes_is_refused(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    import vllm
+
+    from hypertier.tier import compat
+
+    platform = SimpleNamespace(is_cpu=lambda: False, device_count=lambda: 8)
+    monkeypatch.setattr(vllm.platforms, "current_platform", platform)
+
+    compat.require_one_node(8)
+    with pytest.raises(ConfigError, match="is 16; expected at most 8, this node's devices"):
+        compat.require_one_node(16)
 
 
 @pytest.mark.parametrize("where", ["LOCAL", "REMOTE"])
