@@ -9,6 +9,7 @@ from typing import Any
 import aws_cdk as cdk
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
@@ -26,6 +27,7 @@ from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.image_assets import image_uris
 from hypertier_cdk.metrics import NAMESPACE
 from hypertier_cdk.nag import accept_wildcards
+from hypertier_cdk.roles import let_read_secret
 from hypertier_cdk.tiered_storage import TieredStorage
 
 CLIENTS_FROM_ANYWHERE = (
@@ -111,6 +113,10 @@ class InferenceEndpoint(Construct):
             store.let_in(cluster.node_security_group, f"engines of {self.config.name}")
             assert self.engine_role is not None
             store.grant_read_secret(self.engine_role)
+        key_arn = deployment.cache.l2.encryption_secret_arn
+        if self.engine_role is not None and key_arn is not None and self.config.kv_cache.l2_enabled:
+            key = secretsmanager.Secret.from_secret_complete_arn(self, "EncryptionKey", key_arn)
+            let_read_secret(self.engine_role, key)
 
         engine, router = self._images(deployment, engine_image, router_image)
         objects = endpoint_objects(

@@ -150,6 +150,19 @@ def test_the_engine_is_told_the_store_s_address_and_where_its_password_lies(temp
     assert env["HYPERTIER_L2_SECRET_ARN"] == f"${{{secret_id}}}"
 
 
+def test_the_engines_may_read_the_key_of_encryption(reference_deployment: Deployment) -> None:
+    arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:kv-key-AbCdEf"
+    l2 = replace(reference_deployment.cache.l2, encryption_secret=arn)
+    wanted = replace(reference_deployment, cache=replace(reference_deployment.cache, l2=l2))
+    stack = new_stack("Encrypted")
+    InferenceEndpoint(stack, "Endpoint", cluster=cluster_of(stack, wanted), deployment=wanted)
+
+    found = template_of(stack)
+
+    assert granted(found, role_of(found, "llama-70b-engine")) == {"secretsmanager:GetSecretValue": arn}
+    assert environment(engine(found))["HYPERTIER_L2_KEY_SECRET_ARN"] == arn
+
+
 def test_no_placeholder_is_left_for_a_person_to_fill_in(template: dict[str, Any]) -> None:
     text = json.dumps(manifests(template))
 

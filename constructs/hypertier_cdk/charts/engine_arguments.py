@@ -12,7 +12,7 @@ from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import EngineRole
-from hypertier.tier.cipher import KEY_VARIABLE
+from hypertier.tier.encryption_key import KEY_SECRET_VARIABLE, KEY_VARIABLE
 from hypertier.tier.gate import GateMode
 from hypertier.tier.launch import CacheSettings, kv_events_config, kv_transfer_config
 from hypertier.tier.preflight import OFFLOADING, connector_in
@@ -219,8 +219,10 @@ def engine_environment(deployment: Deployment, role: EngineRole, inputs: ChartIn
         ours["HYPERTIER_L2_URL"] = l2_url(endpoint, inputs).value
         if inputs.l2_secret_arn is not None and not tiered:
             ours["HYPERTIER_L2_SECRET_ARN"] = inputs.l2_secret_arn
-    secret = deployment.cache.l2.encryption_secret
-    if endpoint.kv_cache.l2_enabled and secret is not None:
+    secret, secret_arn = deployment.cache.l2.encryption_secret, deployment.cache.l2.encryption_secret_arn
+    if endpoint.kv_cache.l2_enabled and secret_arn is not None:
+        ours[KEY_SECRET_VARIABLE] = secret_arn
+    elif endpoint.kv_cache.l2_enabled and secret is not None:
         reference = {"secretKeyRef": {"name": secret, "key": ENCRYPTION_KEY}}
         entries.append({"name": KEY_VARIABLE, "valueFrom": reference})
     written = {entry["name"] for entry in entries}

@@ -103,6 +103,7 @@ ENGINE = Overlay(
     env=(
         Rule("HYPERTIER_L2_URL", "redis://127.0.0.1:{l2_port}", "an embedded Valkey, without TLS", True),
         Rule("HYPERTIER_L2_SECRET_ARN", None, "no AWS here: the password is made up at start", True),
+        Rule("HYPERTIER_L2_KEY_SECRET_ARN", None, "no AWS here, and nobody else to read Valkey", True),
         Rule("HYPERTIER_L2_USERNAME", None, "Valkey's default user", True),
         Rule("HYPERTIER_L2_PASSWORD", "{l2_password}", "made up at start"),
         Rule("POD_IP", "127.0.0.1", ONE_MACHINE, True),

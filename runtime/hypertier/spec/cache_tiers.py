@@ -102,10 +102,11 @@ class L2:
 
     `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes. With
     `kv_events` engines announce what they store there, beside what their GPU and L1 hold. They
-    encrypt it with the `key` of `encryption_secret`, a Secret beside the endpoint: 32 bytes in base64. An
-    `existing` store is taken as it is, whatever its size. Raise `epoch` when weights change under an old
-    name. `gate` says when engines ask it: `auto` where that is faster than computing, `open` always, `closed`
-    never; a request waits `lookup_deadline_ms` for its answer.
+    encrypt it with the `key` of `encryption_secret`, a Secret beside the endpoint, or with what a secret of
+    Secrets Manager holds, by its ARN: 32 bytes in base64. An `existing` store is taken as it is, whatever its
+    size. Raise `epoch` when weights change under an old name. `gate` says when engines ask it: `auto` where
+    that is faster than computing, `open` always, `closed` never; a request waits `lookup_deadline_ms` for its
+    answer.
     """
 
     backend: str = "redis"
@@ -132,9 +133,12 @@ class L2:
         if not 1 <= self.lookup_deadline_ms <= 60_000:
             raise ConfigError("cache.l2.lookupDeadlineMs", self.lookup_deadline_ms, "1 to 60000 milliseconds")
         secret = self.encryption_secret
-        if secret is not None and not SECRET_NAME.fullmatch(secret):
+        if secret is not None and not (SECRET_NAME.fullmatch(secret) or self.encryption_secret_arn):
             raise ConfigError(
-                "cache.l2.encryptionSecret", secret, "the name of a Secret in the endpoint's namespace"
+                "cache.l2.encryptionSecret",
+                secret,
+                "the name of a Secret in the endpoint's namespace, or the whole ARN of one of Secrets "
+                "Manager, arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-SUFFIX",
             )
         names = [tenant.name for tenant in self.tenants]
         check_unique("cache.l2.tenants", names)
@@ -162,6 +166,12 @@ class L2:
                 raise ConfigError(
                     setting, written, "more than 0; a manifest that wants no L2 does not enable it"
                 )
+
+    @property
+    def encryption_secret_arn(self) -> str | None:
+        """The secret of Secrets Manager that holds the key, None where none of those does."""
+        secret = self.encryption_secret
+        return secret if secret is not None and _SECRET_ARN.fullmatch(secret) else None
 
     @property
     def bandwidth_bytes_per_second(self) -> int:

@@ -90,7 +90,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "cache.l2.tenants[].quota": "What it may keep for each endpoint, such as 100Gi; 0 for nothing.",
     "cache.l2.tenants[].ttl": "How long its entries live without being read, such as 1h.",
     "cache.l2.kvEvents": "Whether engines announce what they store, beside what their GPU and L1 hold.",
-    "cache.l2.encryptionSecret": "Secret whose key, 32 bytes in base64, engines encrypt with.",
+    "cache.l2.encryptionSecret": "Secret whose key, or ARN of what, engines encrypt with: 32 bytes, base64.",
     "cache.l2.existing": "A Valkey store that exists already, taken as it is.",
     "cache.l2.existing.url": "Its address, such as rediss://store.internal:6379.",
     "cache.l2.existing.secretArn": "Secret in Secrets Manager with its username and password.",

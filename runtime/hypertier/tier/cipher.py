@@ -6,8 +6,6 @@ the prompt, which covers the tenant's salt.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import importlib.util
@@ -15,28 +13,29 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hypertier.errors import ConfigError, MissingPackageError
+from hypertier.errors import MissingPackageError
+from hypertier.tier.encryption_key import KEY_VARIABLE, VARIABLES, KeySource, key_source
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-KEY_VARIABLE = "HYPERTIER_L2_KEY"
-KEY_BYTES = 32
 NONCE_BYTES = 12
 OVERHEAD_BYTES = NONCE_BYTES + 16  # in front the nonce, behind it the ciphertext and its tag
-EXPECTED = "32 random bytes in base64, as of `openssl rand -base64 32`"
 
 
 class ChunkCipher:
-    """Encrypts and decrypts chunks under a master key of `KEY_BYTES`. Used by many threads."""
+    """Encrypts and decrypts chunks under a master key of 32 bytes. Used by many threads.
 
-    def __init__(self, master_key: bytes) -> None:
-        self._master_key = master_key
+    A key that AWS keeps is asked for at the first call; what goes wrong with that, every call raises.
+    """
+
+    def __init__(self, master_key: bytes | KeySource) -> None:
+        self._master_key: KeySource = master_key if callable(master_key) else lambda: master_key
 
     @property
     def key_id(self) -> str:
         """Tells master keys apart and gives nothing away; engines with different ones do not share blocks."""
-        return hmac.new(self._master_key, b"hypertier key id", hashlib.sha256).hexdigest()[:16]
+        return hmac.new(self._master_key(), b"hypertier key id", hashlib.sha256).hexdigest()[:16]
 
     def encrypt(self, namespace: bytes, key: bytes, payload: memoryview) -> memoryview:
         """Return the encrypted payload, `OVERHEAD_BYTES` longer."""
@@ -61,25 +60,21 @@ class ChunkCipher:
     def _cipher(self, namespace: bytes, key: bytes) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        return AESGCM(hmac.new(self._master_key, b"chunk" + namespace + key, hashlib.sha256).digest())
+        return AESGCM(hmac.new(self._master_key(), b"chunk" + namespace + key, hashlib.sha256).digest())
 
 
 def read_cipher(environ: Mapping[str, str]) -> ChunkCipher | None:
-    """The cipher that `HYPERTIER_L2_KEY` asks for, None where it is not set.
+    """The cipher that the environment asks for, None where it asks for none.
 
     Raises:
-        ConfigError: it is no key; the message does not repeat it.
-        MissingPackageError: the package cryptography is not installed.
+        ConfigError: there is no key in it; the message does not repeat it.
+        MissingPackageError: a package is not installed: cryptography, or boto3 for a key that AWS keeps.
     """
-    text = environ.get(KEY_VARIABLE, "")
-    if not text:
+    source = key_source(environ)
+    if source is None:
         return None
-    try:
-        key = base64.b64decode(text.strip(), validate=True)
-    except (binascii.Error, ValueError):
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise ConfigError(KEY_VARIABLE, "***", EXPECTED)
-    if importlib.util.find_spec("cryptography") is None:
-        raise MissingPackageError(KEY_VARIABLE, "cryptography", "engine")
-    return ChunkCipher(key)
+    variable = next(name for name in VARIABLES if environ.get(name))
+    for package in ("cryptography", *(("boto3",) if variable != KEY_VARIABLE else ())):
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError(variable, package, "engine")
+    return ChunkCipher(source)

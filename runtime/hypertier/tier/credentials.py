@@ -7,7 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import urlencode
 
 from hypertier.errors import ConfigError, MissingPackageError, TierUnavailableError
@@ -146,21 +146,21 @@ def parse_secret(text: str) -> Credentials:
 
 def fetch_secret(secret_arn: str) -> str:
     """Read the secret's current value with the role of the pod. Errors of the AWS client pass through."""
-    client = secrets_client(secret_arn.split(":")[3])
+    client = aws_client("secretsmanager", secret_arn.split(":")[3], SECRET_VARIABLE)
     return str(client.get_secret_value(SecretId=secret_arn)["SecretString"])
 
 
-def secrets_client(region: str) -> Any:
+def aws_client(service: Literal["secretsmanager", "kms"], region: str, needed_for: str) -> Any:
     """A client that gives up soon: connections wait for it, and with them what is to be moved."""
     try:
         import boto3
         from botocore.config import Config
     except ImportError as error:
-        raise MissingPackageError(SECRET_VARIABLE, "boto3", "engine") from error
+        raise MissingPackageError(needed_for, "boto3", "engine") from error
     config = Config(
         connect_timeout=AWS_SECONDS, read_timeout=AWS_SECONDS, retries={"total_max_attempts": AWS_ATTEMPTS}
     )
-    return boto3.client("secretsmanager", region_name=region, config=config)
+    return boto3.client(service, region_name=region, config=config)
 
 
 def credential_source(environ: Mapping[str, str]) -> CredentialSource:
@@ -188,6 +188,12 @@ def credential_source(environ: Mapping[str, str]) -> CredentialSource:
     secret_arn = environ.get(SECRET_VARIABLE)
     if not secret_arn:
         return FixedCredentials()
-    if secret_arn.split(":")[:1] != ["arn"] or secret_arn.split(":")[2:3] != ["secretsmanager"]:
+    if not is_secret_arn(secret_arn):
         raise ConfigError(SECRET_VARIABLE, secret_arn, "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME")
     return SecretCredentials(secret_arn, fetch_secret)
+
+
+def is_secret_arn(text: str) -> bool:
+    """Whether a text names a secret of Secrets Manager."""
+    parts = text.split(":")
+    return len(parts) >= 7 and parts[0] == "arn" and parts[2] == "secretsmanager"

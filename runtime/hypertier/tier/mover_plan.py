@@ -51,7 +51,6 @@ def build_entries(plan: MoverPlan, hash_root: Callable[[], bytes]) -> tuple[Back
         "namespace": settings.namespace,
         "epoch": settings.epoch,
         "stripe_bytes": stripes,
-        "key": cipher.key_id if cipher else "",
     }
     backend = choose_backend(settings, credential_source(os.environ))
     tenants = Tenants(settings.tenants)
@@ -63,6 +62,7 @@ def build_entries(plan: MoverPlan, hash_root: Callable[[], bytes]) -> tuple[Back
             hash_root,
             {"model": plan.model, "kept": described_terms(settings)},
             os.environ.get("PYTHONHASHSEED"),
+            lambda: cipher.key_id if cipher else "",
         ),
         chunk_bytes=size,
         ttl_seconds=settings.ttl_seconds,

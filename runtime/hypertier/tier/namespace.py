@@ -27,7 +27,8 @@ class Namespace:
     """The digest of one engine's facts, found out step by step, by any thread.
 
     `weights` reads the fingerprint of the weights, which may take a while; `hash_root` tells where the chain
-    of block hashes begins, which vLLM knows only once it serves. `labels` are described, not digested, and so
+    of block hashes begins, which vLLM knows only once it serves; `key_id` tells keys of encryption apart, and
+    may have to ask AWS for the key. `labels` are described, not digested, and so
     is the algorithm of block hashes, which `hash_seed`, vLLM's `PYTHONHASHSEED`, gives away.
     """
 
@@ -38,7 +39,9 @@ class Namespace:
         hash_root: Callable[[], bytes],
         labels: Mapping[str, Any] | None = None,
         hash_seed: str | None = None,
+        key_id: Callable[[], str] = lambda: "",
     ) -> None:
+        self._key_id = key_id
         self._hash_seed = hash_seed
         self._labels = dict(labels or {})
         self._facts = dict(facts)
@@ -49,10 +52,11 @@ class Namespace:
         self._digest: bytes | None = None
 
     def prepare(self) -> None:
-        """Do the slow part: read the weights' fingerprint, once."""
+        """Do the slow part, once: read the weights' fingerprint, and have the key of encryption fetched."""
         with self._lock:
             if self._fingerprint is None:
                 self._fingerprint = self._weights()
+        self._key_id()
 
     def digest(self) -> bytes:
         """Return `DIGEST_BYTES` bytes, the same in every process with the same facts."""
@@ -67,7 +71,8 @@ class Namespace:
 
     def _all_facts(self) -> dict[str, Any]:
         self.prepare()
-        return {**self._facts, "weights": self._fingerprint, "hash_root": self._hash_root().hex()}
+        found = {"weights": self._fingerprint, "hash_root": self._hash_root().hex(), "key": self._key_id()}
+        return self._facts | found
 
 
 def facts_digest(facts: Mapping[str, Any]) -> bytes:

@@ -15,8 +15,9 @@ from typing import Any
 
 from hypertier.errors import ConfigError, MissingPackageError
 from hypertier.tier.address import URL_VARIABLE, parse_l2_url
-from hypertier.tier.cipher import KEY_VARIABLE, read_cipher
+from hypertier.tier.cipher import read_cipher
 from hypertier.tier.credentials import IAM_VARIABLE, PASSWORD_VARIABLE, SECRET_VARIABLE, credential_source
+from hypertier.tier.encryption_key import VARIABLES as KEY_VARIABLES
 from hypertier.tier.settings import TierSettings, read_settings
 
 REGION_PATTERN = "vllm_offload_*.mmap"
@@ -156,7 +157,9 @@ def describe_tier(settings: TierSettings, environ: Mapping[str, str]) -> str:
         access = "a token of IAM"
     else:
         access = "a secret" if environ.get(SECRET_VARIABLE) else "no password"
-    encrypted = ("TLS" if address.tls else "no TLS") + (", AES-GCM" if environ.get(KEY_VARIABLE) else "")
+    encrypted = "TLS" if address.tls else "no TLS"
+    if any(environ.get(name) for name in KEY_VARIABLES):
+        encrypted += ", AES-GCM"
     life = f"ttl {settings.ttl_seconds} s"
     if settings.tenants:
         life += f", terms for {', '.join(sorted(settings.tenants))}"

@@ -160,6 +160,17 @@ def test_the_key_of_encryption_comes_from_the_secret_that_is_named() -> None:
     assert "HYPERTIER_L2_KEY" not in environment_of(plain)
 
 
+def test_a_key_of_encryption_that_secrets_manager_keeps_is_named_by_its_arn() -> None:
+    arn = "arn:aws:secretsmanager:us-west-2:123456789012:secret:kv-key-AbCdEf"
+    plain = deployment({})
+    wanted = replace(plain, cache=replace(plain.cache, l2=L2(encryption_secret=arn)))
+
+    environment = environment_of(wanted)
+
+    assert environment["HYPERTIER_L2_KEY_SECRET_ARN"] == arn
+    assert "HYPERTIER_L2_KEY" not in environment
+
+
 def test_without_a_cache_nothing_is_configured() -> None:
     wanted = deployment({"spec.kvCacheSpec": None})
 

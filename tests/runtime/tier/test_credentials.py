@@ -11,9 +11,9 @@ from hypertier.tier.credentials import (
     Credentials,
     IamCredentials,
     SecretCredentials,
+    aws_client,
     credential_source,
     parse_secret,
-    secrets_client,
 )
 from hypertier.tier.mover_process import SILENCE_SECONDS
 
@@ -112,7 +112,7 @@ def test_a_secret_of_another_form_is_refused_without_showing_it(text: str) -> No
 
 
 def test_a_secrets_manager_that_does_not_answer_holds_nothing_up_for_long() -> None:
-    config = secrets_client("us-west-2").meta.config
+    config = aws_client("secretsmanager", "us-west-2", "HYPERTIER_L2_SECRET_ARN").meta.config
 
     longest = (config.connect_timeout + config.read_timeout) * config.retries["total_max_attempts"]
     assert longest < SILENCE_SECONDS
