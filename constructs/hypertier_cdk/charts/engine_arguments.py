@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from hypertier.planning.engine import EnginePlan
+from hypertier.planning.plan import l2_bytes_per_second_of_one_engine
 from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
@@ -161,6 +162,7 @@ def cache_settings(deployment: Deployment, role: EngineRole, plan: EnginePlan) -
         l2_url=PLACEHOLDER_L2_URL if endpoint.kv_cache.l2_enabled else None,
         ttl_seconds=deployment.cache.l2.ttl_seconds,
         blocks_per_chunk=plan.blocks_per_chunk,
+        prior_l2_bytes_per_second=l2_bytes_per_second_of_one_engine(deployment, endpoint),
         prior_prefill_tokens_per_second=round(plan.prefill_tokens_per_second or 0),
         tenants={
             tenant.name: Terms(tenant.ttl_seconds, tenant.quota_bytes)

@@ -49,6 +49,13 @@ ENGINE = Overlay(
         Rule(f"{TIERS}.cpu_bytes_to_use", "{l1_bytes}", SMALL_MACHINE, numeric=True),
         Rule(f"{TIERS}.blocks_per_chunk", "1", "a block of 128 tokens is chunk enough", numeric=True),
         Rule(
+            f"{TIERS}.secondary_tiers.0.prior_l2_bytes_per_second",
+            "0",
+            "Valkey is on this machine, not where the plan has it",
+            numeric=True,
+            only_if_set=True,
+        ),
+        Rule(
             f"{TIERS}.secondary_tiers.0.prior_prefill_tokens_per_second",
             "0",
             NO_GPU + " whose prefill the plan tells",

@@ -36,6 +36,11 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.roles import EngineRole, roles_of
+from hypertier.tier.settings import TierSettings
+
+# Of one connection outside a cluster placement group: 5 Gbit/s.
+# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html (read 2026-12-02)
+FLOW_BYTES_PER_SECOND = 625_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +198,16 @@ def _l2_bytes_per_second(deployment: Deployment, endpoint: InferenceEndpointConf
     """What the planned store sustains; of tiered storage no rate is documented, so what the file asks for."""
     store = plan_store_of(deployment) if endpoint.kv_cache.l2_backend == "redis" else None
     return store.bandwidth_bytes_per_second if store else deployment.cache.l2.bandwidth_bytes_per_second
+
+
+def l2_bytes_per_second_of_one_engine(deployment: Deployment, endpoint: InferenceEndpointConfig) -> int:
+    """What one engine should get of the planned store, over as many connections as load at once; 0 where
+    nobody knows: of a store that exists, and of tiered storage.
+    """
+    store = plan_store_of(deployment) if endpoint.kv_cache.l2_backend == "redis" else None
+    if store is None:
+        return 0
+    return min(store.bandwidth_bytes_per_second, TierSettings.connections * FLOW_BYTES_PER_SECOND)
 
 
 def _contexts(max_model_len: str | None) -> tuple[int, ...]:

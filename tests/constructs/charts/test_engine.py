@@ -12,7 +12,7 @@ from kubernetes_gate import amount
 
 from hypertier.errors import ConfigError
 from hypertier.planning.engine import plan_engine
-from hypertier.spec.cache_tiers import L2, L2Tenant
+from hypertier.spec.cache_tiers import L2, ExistingStore, L2Tenant
 from hypertier.spec.deployment import Deployment, Scaling
 from hypertier.spec.roles import roles_of
 from hypertier.tier.launch import CacheSettings
@@ -139,11 +139,25 @@ def test_tenants_and_events_of_the_deployment_reach_the_tier() -> None:
     assert config["kv_connector_module_path"] == "hypertier.tier.connector"
 
 
-def test_the_tier_is_told_what_the_plan_expects_of_the_gpus() -> None:
+def test_the_tier_is_told_what_the_plan_expects_of_gpus_and_store() -> None:
     config = json.loads(option(container_of(deployment({}))["args"], "--kv-transfer-config") or "")
 
     (tier,) = config["kv_connector_extra_config"]["secondary_tiers"]
     assert tier["prior_prefill_tokens_per_second"] == 20_830  # as `hypertier plan` prints it
+    assert tier["prior_l2_bytes_per_second"] == 4 * 625_000_000  # four connections, less than the store has
+
+
+def test_of_a_store_that_exists_nothing_is_expected() -> None:
+    plain = deployment({})
+    store = ExistingStore(
+        url="rediss://l2.example.com:6379",
+        secret_arn="arn:aws:secretsmanager:us-west-2:123456789012:secret:l2-AbCdEf",
+    )
+    wanted = replace(plain, cache=replace(plain.cache, l2=L2(existing=store)))
+    config = json.loads(option(container_of(wanted)["args"], "--kv-transfer-config") or "")
+
+    (tier,) = config["kv_connector_extra_config"]["secondary_tiers"]
+    assert "prior_l2_bytes_per_second" not in tier
 
 
 def test_the_key_of_encryption_comes_from_the_secret_that_is_named() -> None:
@@ -602,7 +616,6 @@ def test_what_would_be_off_or_wrong_is_refused_by_name(case: str) -> None:
 def test_every_setting_of_the_cache_follows_from_a_key_or_is_named_with_its_reason() -> None:
     not_set = {
         "namespace": "tenants keep apart what must not be shared",
-        "prior_l2_bytes_per_second": "of a store nobody knows it before it is measured",
     }
     tenants = (L2Tenant(name="a", ttl="1m"),)
     tuned = L2(ttl="1h", tenants=tenants, kv_events=True, epoch=3, gate="open", lookup_deadline_ms=50)
