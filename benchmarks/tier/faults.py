@@ -12,6 +12,7 @@ import math
 import statistics
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from hypertier.tier.settings import TierSettings
 
 DEADLINE_SECONDS = (TierSettings.lookup_deadline_ms + TierSettings.load_deadline_ms) / 1000
 ALLOWED_RATIO = 1.02
+MOVE_SECONDS = 0.05  # between slots, so that they move while all prompts are answered
 PROMPT = "Of all that can happen to a cache, most happens while nobody looks. " * 20
 DEFAULTS = {
     name: getattr(TierSettings, name)
@@ -127,13 +129,25 @@ def restarted_empty(world: World) -> Iterator[None]:
     yield
 
 
-def resharded(world: World) -> AbstractContextManager[object]:
-    """Every slot of a cluster's first server has moved to the second."""
-    assert world.cluster is not None
-    names = world.cluster.nodes[0].keys()
-    for slot in {key_slot(name) for name in names}:
-        world.cluster.move(slot, 0, 1)
-    return contextlib.nullcontext()
+@contextlib.contextmanager
+def resharded(world: World) -> Iterator[None]:
+    """Every slot of a cluster's first server moves to the second, one after the other, all the while."""
+    cluster, over = world.cluster, threading.Event()
+    assert cluster is not None
+    names = cluster.nodes[0].keys()
+    slots = {key_slot(name) for name in names}
+
+    def move() -> None:
+        for slot in slots:
+            if over.wait(MOVE_SECONDS):
+                return
+            cluster.move(slot, 0, 1)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    yield
+    over.set()
+    mover.join()
 
 
 FAULTS: tuple[Fault, ...] = (

@@ -254,6 +254,15 @@ def seal_for_another_model(values: dict[bytes, bytes], chunks: list[list[bytes]]
         values[names[0]] = header + values[names[0]][HEADER_BYTES:]
 
 
+def seal_for_another_layout(values: dict[bytes, bytes], chunks: list[list[bytes]]) -> None:
+    for names in chunks:
+        payload = b"".join(values[name] for name in names)[HEADER_BYTES:]
+        found = parse_entry_name(names[0])
+        assert found is not None
+        header = seal(found.namespace, found.key, memoryview(payload), len(names) + 1)
+        values[names[0]] = header + values[names[0]][HEADER_BYTES:]
+
+
 def put_something_else(values: dict[bytes, bytes], chunks: list[list[bytes]]) -> None:
     for names in chunks:
         values[names[0]] = b"\0" * len(values[names[0]])
@@ -297,6 +306,7 @@ def engine(engine_host: EngineHost, valkey: RealValkey) -> Engine:
         (exchange, "integrity_failures"),
         (exchange_tails, "integrity_failures"),
         (seal_for_another_model, "integrity_failures"),
+        (seal_for_another_layout, "integrity_failures"),
         (put_something_else, "integrity_failures"),
         (half_evict, "loads_absent"),
         (half_write, "loads_absent"),
