@@ -12,12 +12,10 @@ from pathlib import Path
 
 import aws_cdk as cdk
 
-from infra.stacks import new_app
-
 for module in sys.argv[2:]:
     importlib.import_module(module)
 
-app = new_app()
+app = cdk.App(tree_metadata=False)
 for file in sorted(Path(sys.argv[1]).glob("*.template.json")):
     stack = cdk.Stack(app, file.name.partition(".")[0], env=cdk.Environment(region="us-west-2"))
     template = json.loads(file.read_text(encoding="utf-8"))

@@ -87,10 +87,10 @@ def best_of(
     """The least CPU and wall-clock seconds of each app, and of the reference `changed` and at `first`."""
     runs: dict[str, list[tuple[float, float]]] = {name: [] for name in (*apps, "changed", "first")}
     for _ in range(passes):
-        for name, command in apps.items():
-            runs[name].append(measure(command, folder / name, validator=validator))
         shutil.rmtree(folder / "app" / "validated", ignore_errors=True)
         runs["changed"].append(measure(apps["app"], folder / "app", validator=validator))
+        for name, command in apps.items():
+            runs[name].append(measure(command, folder / name, validator=validator))
         with tempfile.TemporaryDirectory() as new:
             runs["first"].append(measure(apps["app"], Path(new), validator=validator))
     return {
