@@ -21,6 +21,8 @@ from infra.settings import check_region, settings_as_typed
 
 REFERENCE = Path(__file__).parent.parent / "examples" / "reference" / "deployment.yaml"
 _NAME = re.compile(r"[a-zA-Z](-?[a-zA-Z0-9]){0,50}")
+# Where in the CDK's JavaScript a resource was made: every line of it would be jsii's own.
+_WITHOUT_TRACES = {"aws:cdk:disable-creation-stack-traces": True, "aws:cdk:disable-stack-trace": True}
 
 
 def new_app(context: Mapping[str, Any] | None = None) -> cdk.App:
@@ -29,7 +31,11 @@ def new_app(context: Mapping[str, Any] | None = None) -> cdk.App:
     Without `tree.json`, which no command of the CDK CLI needs to synthesize or deploy. The CDK's validator
     looks at a template again only when it has changed.
     """
-    app = cdk.App(context=context, tree_metadata=False, builtin_cloud_formation_validation=False)
+    app = cdk.App(
+        context={**_WITHOUT_TRACES, **(context or {})},
+        tree_metadata=False,
+        builtin_cloud_formation_validation=False,
+    )
     add_validator(app)
     return app
 

@@ -10,6 +10,8 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct, DependencyGroup, IDependable
 
+from hypertier_cdk.plain import resource
+
 # Nodes without these do not become ready; they run on every node as it joins.
 BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 # Their pods wait for a node, and CloudFormation waits for them: before the first node they fail.
@@ -35,29 +37,29 @@ def new_addon(
     pod_identity: Mapping[str, iam.IRole] | None = None,
     overwrite: bool = True,
     after: Sequence[IDependable] = (),
-) -> eks.CfnAddon:
+) -> cdk.CfnResource:
     """An EKS add-on; without a `version` the one that EKS takes for the cluster's version.
 
     `role` is for its service account, by the cluster's OIDC provider; `pod_identity` maps service accounts to
     roles, by EKS Pod Identity. `configuration` may hold tokens. Without `overwrite` EKS refuses to take over
     what somebody else has installed.
     """
-    addon = eks.CfnAddon(
-        scope,
-        construct_id,
-        addon_name=name,
-        addon_version=version,
-        cluster_name=cluster.cluster_name,
-        resolve_conflicts="OVERWRITE" if overwrite else "NONE",
-        service_account_role_arn=role.role_arn if role else None,
-        configuration_values=cdk.Stack.of(scope).to_json_string(configuration) if configuration else None,
-        pod_identity_associations=[
-            eks.CfnAddon.PodIdentityAssociationProperty(service_account=account, role_arn=found.role_arn)
-            for account, found in pod_identity.items()
+    properties: dict[str, Any] = {
+        "AddonName": name,
+        "ClusterName": cluster.cluster_name,
+        "ResolveConflicts": "OVERWRITE" if overwrite else "NONE",
+    }
+    if version:
+        properties["AddonVersion"] = version
+    if role:
+        properties["ServiceAccountRoleArn"] = role.role_arn
+    if configuration:
+        properties["ConfigurationValues"] = cdk.Stack.of(scope).to_json_string(configuration)
+    if pod_identity:
+        properties["PodIdentityAssociations"] = [
+            {"ServiceAccount": account, "RoleArn": found.role_arn} for account, found in pod_identity.items()
         ]
-        if pod_identity
-        else None,
-    )
+    addon = resource(scope, construct_id, "AWS::EKS::Addon", **properties)
     if after:
         addon.node.add_dependency(*after)
     return addon
@@ -89,10 +91,10 @@ class ClusterAddons(Construct):
         self._existing = frozenset((*existing, *BEFORE_NODES, *AFTER_NODES) if adopted else existing)
         self._adopted = adopted
         self._nodes_ready: list[IDependable] = []
-        self._made: dict[str, eks.CfnAddon] = {}
+        self._made: dict[str, cdk.CfnResource] = {}
         self.before_nodes = [] if adopted else [self._add(name) for name in BEFORE_NODES]
 
-    def after_nodes(self, nodes_ready: IDependable) -> list[eks.CfnAddon]:
+    def after_nodes(self, nodes_ready: IDependable) -> list[cdk.CfnResource]:
         """Add what needs nodes; every later add-on depends on `nodes_ready` too."""
         self._nodes_ready = [nodes_ready]
         return [self._add(name) for name in AFTER_NODES if not self.exists(name)]
@@ -121,7 +123,7 @@ class ClusterAddons(Construct):
         role: iam.IRole | None = None,
         configuration: Mapping[str, Any] | None = None,
         after: Sequence[IDependable] = (),
-    ) -> eks.CfnAddon:
+    ) -> cdk.CfnResource:
         self._made[name] = new_addon(
             self,
             name,

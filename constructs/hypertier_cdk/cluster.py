@@ -8,9 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
@@ -24,8 +22,10 @@ from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.eks import new_eks_cluster
 from hypertier_cdk.instance_group import InstanceGroup
 from hypertier_cdk.lifecycle_scripts import LifecycleScripts, located
+from hypertier_cdk.manifest import new_manifest
 from hypertier_cdk.network import Network
 from hypertier_cdk.node_agents import NVIDIA_PLUGIN_IMAGE, node_agents
+from hypertier_cdk.plain import resource
 from hypertier_cdk.readiness import NodeReadiness
 from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role, let_read_scripts
 from hypertier_cdk.security_groups import NodeSecurityGroup
@@ -153,44 +153,37 @@ class HyperPodCluster(ClusterBase):
             if autoscaling
             else None
         )
-        self.resource = sagemaker.CfnCluster(
-            self,
-            "Resource",
-            cluster_name=name,
-            tags=[cdk.CfnTag(key=CLUSTER_TAG, value=name)],
-            orchestrator=sagemaker.CfnCluster.OrchestratorProperty(
-                eks=sagemaker.CfnCluster.ClusterOrchestratorEksConfigProperty(
-                    cluster_arn=self.eks_cluster.cluster_arn
-                )
-            ),
-            vpc_config=sagemaker.CfnCluster.VpcConfigProperty(
-                security_group_ids=nodes.carried,
-                subnets=[subnet.subnet_id for subnet in network.private_subnets],
-            ),
-            instance_groups=[self._group(group, nodes.carried) for group in groups],
-            node_provisioning_mode="Continuous",
-            node_recovery="Automatic",
-            auto_scaling=sagemaker.CfnCluster.ClusterAutoScalingConfigProperty(
-                mode="Enable", auto_scaler_type="Karpenter"
-            )
-            if autoscaling
-            else None,
-            cluster_role=self.cluster_role.role_arn if self.cluster_role else None,
-            tiered_storage_config=tiered_storage.to_property() if tiered_storage else None,
-        )
+        properties: dict[str, Any] = {
+            "ClusterName": name,
+            "Tags": [{"Key": CLUSTER_TAG, "Value": name}],
+            "Orchestrator": {"Eks": {"ClusterArn": self.eks_cluster.cluster_arn}},
+            "VpcConfig": {
+                "SecurityGroupIds": nodes.carried,
+                "Subnets": [subnet.subnet_id for subnet in network.private_subnets],
+            },
+            "InstanceGroups": [self._group(group, nodes.carried) for group in groups],
+            "NodeProvisioningMode": "Continuous",
+            "NodeRecovery": "Automatic",
+        }
+        if self.cluster_role:
+            properties["AutoScaling"] = {"Mode": "Enable", "AutoScalerType": "Karpenter"}
+            properties["ClusterRole"] = self.cluster_role.role_arn
+        if tiered_storage:
+            properties["TieredStorageConfig"] = tiered_storage.to_property()
+        self.resource = resource(self, "Resource", "AWS::SageMaker::Cluster", **properties)
         self.instance_groups = groups
         roles = [self.execution_role, *([self.cluster_role] if self.cluster_role else [])]
         self.resource.node.add_dependency(*roles, *nodes.rules, *self.addons.before_nodes)
         if scripts:
             self.resource.node.add_dependency(*scripts.ready)
         self.cluster_name = name
-        self.cluster_arn = self.resource.attr_cluster_arn
+        self.cluster_arn = self.resource.get_att("ClusterArn").to_string()
         # Before the nodes: a node is no use without them, and a DaemonSet waits for nodes by itself.
-        manifest = eks.KubernetesManifest(
+        manifest = new_manifest(
             self,
             "NodeAgents",
             cluster=self.eks_cluster,
-            manifest=_to_make(agents, eks_cluster.existing_namespaces if eks_cluster else ()),
+            objects=_to_make(agents, eks_cluster.existing_namespaces if eks_cluster else ()),
             overwrite=self.adopted is None,
         )
         if eks_cluster is not None:
@@ -247,9 +240,7 @@ class HyperPodCluster(ClusterBase):
         own = [self._volumes_key.key_arn] if self._volumes_key else []
         return list(dict.fromkeys([*own, *(key for group in groups for key in group.volume_key_arns)]))
 
-    def _group(
-        self, group: InstanceGroup, security_group_ids: Sequence[str]
-    ) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
+    def _group(self, group: InstanceGroup, security_group_ids: Sequence[str]) -> dict[str, Any]:
         return group.to_property(
             execution_role=self.execution_role,
             subnet=self.network.subnet_in(group.availability_zone_id) if group.availability_zone_id else None,

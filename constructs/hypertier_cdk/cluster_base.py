@@ -13,6 +13,7 @@ from constructs import Construct, IDependable
 
 from hypertier_cdk.addons import FSX_DRIVER, S3_DRIVER, ClusterAddons
 from hypertier_cdk.adopted_eks import EksCluster
+from hypertier_cdk.manifest import new_manifest
 from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.network import Network
 from hypertier_cdk.plain import resource
@@ -60,20 +61,23 @@ class ClusterBase(Construct):
         objects: Sequence[Mapping[str, Any]],
         *depends_on: IDependable,
         scope: Construct | None = None,
-    ) -> eks.KubernetesManifest:
+        plain: Sequence[str | None] = (),
+    ) -> Construct:
         """Apply Kubernetes objects once nodes are ready and what they depend on exists.
 
         `scope` says whose they are (default: the cluster's), so that another stack can bring its own. On
         somebody else's cluster a deployment fails where an object of such a name exists, and leaves it as it
-        is.
+        is. `plain` are texts in the objects with tokens for ARNs, names and addresses: objects with no other
+        tokens cost less at synth.
         """
         self.network.refuse_unreachable_images(objects)
-        manifest = eks.KubernetesManifest(
+        manifest = new_manifest(
             scope or self,
             manifest_id,
             cluster=self.eks_cluster,
-            manifest=list(objects),
+            objects=objects,
             overwrite=self.adopted is None,
+            plain=plain,
         )
         manifest.node.add_dependency(self.nodes_ready, *depends_on)
         return manifest

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
+from hypertier.exporter.metrics import DIMENSION
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cache_store import CacheStore
-from hypertier_cdk.metrics import MINUTE, endpoint_metric
+from hypertier_cdk.metrics import NAMESPACE
+from hypertier_cdk.plain import resource
 from hypertier_cdk.scaling import CacheUtilizationScaling
 
 WIDTH = 24  # of a CloudWatch dashboard
+PERIOD_SECONDS = 60
+RED, BLUE = "#d62728", "#1f77b4"
+
+# A widget, a metric of it, or a line across it, as CloudWatch writes them.
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWatch-Dashboard-Body-Structure.html
+Widget = dict[str, Any]
+Metric = list[Any]
 
 
 class EndpointDashboard(Construct):
     """One CloudWatch dashboard for one endpoint: a row of alarms, then a row for each question.
 
+    `widgets` are more of them, below ours, as CloudWatch's dashboards have them: `type`, `properties`, and
+    `width` and `height` for others than 8 and 6.
+
     Attributes:
-        dashboard: add widgets of your own to it.
+        resource: the `AWS::CloudWatch::Dashboard`.
     """
 
     @checked
@@ -33,82 +47,88 @@ class EndpointDashboard(Construct):
         alarms: Sequence[cw.IAlarm] = (),
         store: CacheStore | None = None,
         scaling: CacheUtilizationScaling | None = None,
+        widgets: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(scope, construct_id)
-
-        def metric(name: str, statistic: str, label: str) -> cw.IMetric:
-            return endpoint_metric(name, endpoint, statistic=statistic, label=label)
-
-        rows: list[list[cw.IWidget]] = [
-            [cw.TextWidget(markdown=f"# {endpoint}", width=WIDTH, height=1)],
-        ]
+        rows: list[list[Widget]] = [[_text(f"# {endpoint}")]]
         if alarms:
-            rows.append([cw.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=WIDTH, height=3)])
-        rows += [
-            [
-                _graph(
-                    "Replicas that answer",
-                    [
-                        metric("ReplicasScraped", "Minimum", "answer"),
-                        metric("ReplicasFailed", "Maximum", "cannot be read"),
-                    ],
-                ),
-                _graph("Requests waiting", [metric("QueuedRequests", "Maximum", "all replicas")]),
-                _graph(
-                    "What should be measured and is not",
-                    [
-                        metric("MetricsMissing", "Maximum", "names that an engine lacks"),
-                        metric("SeriesAbsent", "Maximum", "series without a value"),
-                    ],
-                ),
-            ],
-            [
-                _graph(
-                    "Tokens found in L1 or L2, of those looked up",
-                    [metric("ExternalHitRatio", "Average", "hit ratio")],
-                    ratio=True,
-                ),
-                _graph(
-                    "Cache in use",
-                    [
-                        metric("KvCacheUsageRatio", "Average", "GPU, mean of replicas"),
-                        metric("KvCacheUsageRatio", "Maximum", "GPU, fullest replica"),
-                        metric("L1UsageRatio", "Maximum", "L1, pinned by transfers"),
-                    ],
-                    ratio=True,
-                    marks=_thresholds(scaling),
-                ),
-            ],
-        ]
+            rows.append([_alarms([alarm.alarm_arn for alarm in alarms])])
+        rows += _endpoint_rows(endpoint, scaling)
         if store is not None:
-            rows.append(_store_row(store))
+            rows.append(_store_row(store.name))
         if scaling is not None:
-            rows.append(
+            rows.append(_scaling_row(scaling))
+        rows += [[dict(widget)] for widget in widgets]
+        region = cdk.Stack.of(self).region
+        self.resource = resource(
+            self,
+            "Dashboard",
+            "AWS::CloudWatch::Dashboard",
+            # One text: the CDK's widgets and metrics would be as many objects in another process.
+            DashboardBody=json.dumps(
+                {"start": "-PT3H", "widgets": list(_placed(rows, region))}, separators=(",", ":")
+            ),
+        )
+
+
+def _endpoint_rows(endpoint: str, scaling: CacheUtilizationScaling | None) -> list[list[Widget]]:
+    def metric(name: str, statistic: str, label: str) -> Metric:
+        shown = {"label": label, "period": PERIOD_SECONDS, "stat": statistic}
+        return [NAMESPACE, name, DIMENSION, endpoint, shown]
+
+    return [
+        [
+            _graph(
+                "Replicas that answer",
                 [
-                    _graph("Steps of the replicas", [scaling.function.metric_invocations(label="asked for")]),
-                    _graph("Steps that failed", [scaling.metric_failures().with_(label="kept in the queue")]),
-                ]
-            )
-        self.dashboard = cw.Dashboard(self, "Dashboard", widgets=rows, default_interval=cdk.Duration.hours(3))
+                    metric("ReplicasScraped", "Minimum", "answer"),
+                    metric("ReplicasFailed", "Maximum", "cannot be read"),
+                ],
+            ),
+            _graph("Requests waiting", [metric("QueuedRequests", "Maximum", "all replicas")]),
+            _graph(
+                "What should be measured and is not",
+                [
+                    metric("MetricsMissing", "Maximum", "names that an engine lacks"),
+                    metric("SeriesAbsent", "Maximum", "series without a value"),
+                ],
+            ),
+        ],
+        [
+            _graph(
+                "Tokens found in L1 or L2, of those looked up",
+                [metric("ExternalHitRatio", "Average", "hit ratio")],
+                ratio=True,
+            ),
+            _graph(
+                "Cache in use",
+                [
+                    metric("KvCacheUsageRatio", "Average", "GPU, mean of replicas"),
+                    metric("KvCacheUsageRatio", "Maximum", "GPU, fullest replica"),
+                    metric("L1UsageRatio", "Maximum", "L1, pinned by transfers"),
+                ],
+                ratio=True,
+                marks=_thresholds(scaling),
+            ),
+        ],
+    ]
 
 
-def _store_row(store: CacheStore) -> list[cw.IWidget]:
+def _store_row(name: str) -> list[Widget]:
     """L2 as ElastiCache sees it, over all its nodes.
 
     https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.HostLevel.html (of a node's host)
     https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.Redis.html (of its engine)
     """
 
-    def metric(name: str, statistic: str, label: str) -> cw.IMetric:
+    def metric(metric_name: str, statistic: str, label: str) -> Metric:
         # Its nodes are named after the group, so a search finds them, however many there are.
         search = (
-            f'SEARCH(\'{{AWS/ElastiCache,CacheClusterId,CacheNodeId}} MetricName="{name}" '
-            f"{store.name}', '{statistic}', 60)"
+            f'SEARCH(\'{{AWS/ElastiCache,CacheClusterId,CacheNodeId}} MetricName="{metric_name}" '
+            f"{name}', '{statistic}', {PERIOD_SECONDS})"
         )
         aggregate = {"Sum": "SUM", "Maximum": "MAX"}[statistic]
-        return cw.MathExpression(
-            expression=f"{aggregate}({search})", label=label, period=MINUTE, using_metrics={}
-        )
+        return [{"expression": f"{aggregate}({search})", "label": label, "period": PERIOD_SECONDS}]
 
     return [
         _graph(
@@ -125,28 +145,61 @@ def _store_row(store: CacheStore) -> list[cw.IWidget]:
     ]
 
 
+def _scaling_row(scaling: CacheUtilizationScaling) -> list[Widget]:
+    function, queue = scaling.function.function_name, scaling.failures.queue_name
+    asked = {"label": "asked for", "stat": "Sum"}
+    kept = {"label": "kept in the queue", "period": PERIOD_SECONDS, "stat": "Maximum"}
+    return [
+        _graph("Steps of the replicas", [["AWS/Lambda", "Invocations", "FunctionName", function, asked]]),
+        _graph(
+            "Steps that failed",
+            [["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue, kept]],
+        ),
+    ]
+
+
+def _placed(rows: Sequence[Sequence[Widget]], region: str) -> Iterator[Widget]:
+    """The widgets with their places, each row below the one before."""
+    y = 0
+    for row in rows:
+        x = 0
+        for widget in row:
+            sized = {"width": WIDTH // 3, "height": 6, **widget}
+            if sized["type"] == "metric":
+                sized["properties"] = {"region": region, **sized["properties"]}
+            yield {**sized, "x": x, "y": y}
+            x += sized["width"]
+        y += max(widget.get("height", 6) for widget in row)
+
+
+def _text(markdown: str) -> Widget:
+    return {"type": "text", "width": WIDTH, "height": 1, "properties": {"markdown": markdown}}
+
+
+def _alarms(arns: Sequence[str]) -> Widget:
+    properties = {"title": "Alarms", "alarms": list(arns)}
+    return {"type": "alarm", "width": WIDTH, "height": 3, "properties": properties}
+
+
 def _graph(
-    title: str,
-    metrics: Sequence[cw.IMetric],
-    *,
-    ratio: bool = False,
-    marks: Sequence[cw.HorizontalAnnotation] = (),
-) -> cw.GraphWidget:
-    return cw.GraphWidget(
-        title=title,
-        left=list(metrics),
-        left_y_axis=cw.YAxisProps(min=0, max=1 if ratio else None, show_units=False),
-        left_annotations=list(marks),
-        width=WIDTH // 3,
-        height=6,
-    )
+    title: str, metrics: Sequence[Metric], *, ratio: bool = False, marks: Sequence[Mapping[str, Any]] = ()
+) -> Widget:
+    properties: dict[str, Any] = {
+        "view": "timeSeries",
+        "title": title,
+        "metrics": list(metrics),
+        "yAxis": {"left": {"min": 0, **({"max": 1} if ratio else {}), "showUnits": False}},
+    }
+    if marks:
+        properties["annotations"] = {"horizontal": list(marks)}
+    return {"type": "metric", "properties": properties}
 
 
-def _thresholds(scaling: CacheUtilizationScaling | None) -> list[cw.HorizontalAnnotation]:
+def _thresholds(scaling: CacheUtilizationScaling | None) -> list[dict[str, Any]]:
     """Where the scaling's alarms lie."""
     if scaling is None:
         return []
     return [
-        cw.HorizontalAnnotation(value=scaling.high, label="one replica more", color=cw.Color.RED),
-        cw.HorizontalAnnotation(value=scaling.low, label="one replica less", color=cw.Color.BLUE),
+        {"value": scaling.high, "label": "one replica more", "color": RED, "yAxis": "left"},
+        {"value": scaling.low, "label": "one replica less", "color": BLUE, "yAxis": "left"},
     ]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import aws_cdk as cdk
-from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct, IDependable
@@ -119,18 +118,15 @@ class InferenceEndpoint(Construct):
             let_read_secret(self.engine_role, key)
 
         engine, router = self._images(deployment, engine_image, router_image)
-        objects = endpoint_objects(
-            deployment,
-            self.config,
-            ChartInputs(
-                l2_url=store.url if store else None,
-                l2_in_vpc=store is None or store.is_in_vpc,
-                l2_secret_arn=store.secret.secret_arn if store else None,
-                engine_image=engine,
-                router_image=router,
-                vpc_cidrs=cluster.network.cidrs,
-            ),
+        inputs = ChartInputs(
+            l2_url=store.url if store else None,
+            l2_in_vpc=store is None or store.is_in_vpc,
+            l2_secret_arn=store.secret.secret_arn if store else None,
+            engine_image=engine,
+            router_image=router,
+            vpc_cidrs=cluster.network.cidrs,
         )
+        objects = endpoint_objects(deployment, self.config, inputs)
         before: list[IDependable] = [*_namespace(self, cluster, deployment, self.config)]
         # A pod gets its credentials when it starts: role, permissions and association come first.
         before += [owner for owner in self.node.children if owner.node.id in ("EngineRole", "ExporterRole")]
@@ -144,7 +140,13 @@ class InferenceEndpoint(Construct):
                 "load_balancer_controller_ready": load_balancer_controller_ready,
             },
         )
-        self.workloads = cluster.add_manifest("Workloads", objects, *before, scope=self)
+        self.workloads = cluster.add_manifest(
+            "Workloads",
+            objects,
+            *before,
+            scope=self,
+            plain=(inputs.l2_url, inputs.l2_secret_arn, engine, router, *cluster.network.cidrs),
+        )
 
     def _images(
         self, deployment: Deployment, engine_image: str | None, router_image: str | None
@@ -216,7 +218,7 @@ def _only_endpoint(deployment: Deployment) -> InferenceEndpointConfig:
 
 def _namespace(
     scope: Construct, cluster: ClusterBase, deployment: Deployment, endpoint: InferenceEndpointConfig
-) -> list[eks.KubernetesManifest]:
+) -> list[IDependable]:
     """The endpoint's namespace, made once a stack; none for Kubernetes' own `default`, or one that exists."""
     if cluster.adopted is not None and endpoint.namespace in cluster.adopted.existing_namespaces:
         return []

@@ -24,6 +24,7 @@ def image_uris(scope: Construct, builds: Mapping[str, ImageBuild]) -> dict[str, 
     own.
     """
     stack = cdk.Stack.of(scope)
+    synthesizer, path = stack.synthesizer, scope.node.path
     copies: dict[Path, cdk.AssetStaging] = {}
     found = {}
     for name, build in builds.items():
@@ -42,10 +43,10 @@ def image_uris(scope: Construct, builds: Mapping[str, ImageBuild]) -> dict[str, 
             "docker_build_args": dict(build.build_args),
             "platform": PLATFORM,
         }
-        location = stack.synthesizer.add_docker_image_asset(
+        location = synthesizer.add_docker_image_asset(
             source_hash=_hash(copy.asset_hash, options),
             directory_name=copy.relative_staged_path(stack),
-            display_name=f"{scope.node.path}/{name}",
+            display_name=f"{path}/{name}",
             **options,
         )
         found[name] = location.image_uri

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,7 +10,6 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_sagemaker as sagemaker
 
 from hypertier.spec import instance_group as spec
 from hypertier.spec.instance_group import PatchSchedule
@@ -62,56 +61,53 @@ class InstanceGroup(spec.InstanceGroup):
         subnet: ec2.ISubnet | None,
         security_group_ids: Sequence[str],
         volume_key: kms.IKey | None = None,
-    ) -> sagemaker.CfnCluster.ClusterInstanceGroupProperty:
+    ) -> dict[str, Any]:
         """The group as `AWS::SageMaker::Cluster` takes it; `subnet` puts all its nodes into one zone.
 
         A volume without a key of its own is encrypted with `volume_key`.
         """
-        cluster = sagemaker.CfnCluster
         types = self.all_instance_types
-        optional: dict[str, Any] = {}
+        written: dict[str, Any] = {
+            "InstanceGroupName": self.name,
+            "InstanceCount": self.count,
+            "MinInstanceCount": self.min_count,
+            "ExecutionRole": execution_role.role_arn,
+            "TrainingPlanArn": self.training_plan_arn,
+            "OnStartDeepHealthChecks": list(self.deep_health_checks) or None,
+            "InstanceStorageConfigs": self._volumes(volume_key) or None,
+        }
         if len(types) == 1:
-            optional["instance_type"] = types[0]
+            written["InstanceType"] = types[0]
         else:
-            optional["instance_requirements"] = cluster.InstanceRequirementsProperty(
-                instance_types=list(types)
-            )
+            written["InstanceRequirements"] = {"InstanceTypes": list(types)}
         if subnet:
-            optional["override_vpc_config"] = cluster.VpcConfigProperty(
-                security_group_ids=list(security_group_ids),
-                subnets=[subnet.subnet_id],
-            )
+            written["OverrideVpcConfig"] = {
+                "SecurityGroupIds": list(security_group_ids),
+                "Subnets": [subnet.subnet_id],
+            }
         if self.spot:
-            optional["capacity_requirements"] = cluster.ClusterCapacityRequirementsProperty(spot={})
+            written["CapacityRequirements"] = {"Spot": {}}
         if self.labels or self.applied_taints:
-            optional["kubernetes_config"] = cluster.ClusterKubernetesConfigProperty(
-                labels=dict(self.labels) or None,
-                taints=[
-                    cluster.ClusterKubernetesTaintProperty(
-                        key=taint.key, value=taint.value, effect=taint.effect
-                    )
-                    for taint in self.applied_taints
-                ]
-                or None,
+            written["KubernetesConfig"] = _set(
+                {
+                    "Labels": dict(self.labels) or None,
+                    "Taints": [
+                        _set({"Key": taint.key, "Value": taint.value, "Effect": taint.effect})
+                        for taint in self.applied_taints
+                    ]
+                    or None,
+                }
             )
         if self.lifecycle:
-            optional["life_cycle_config"] = cluster.ClusterLifeCycleConfigProperty(
-                source_s3_uri=self.lifecycle.source, on_init_complete=self.lifecycle.file
-            )
+            written["LifeCycleConfig"] = {
+                "SourceS3Uri": self.lifecycle.source,
+                "OnInitComplete": self.lifecycle.file,
+            }
         if self.patch_schedule:
-            optional["scheduled_update_config"] = _scheduled_update(self.patch_schedule)
+            written["ScheduledUpdateConfig"] = _scheduled_update(self.patch_schedule)
         if self.efa_only:
-            optional["network_interface"] = cluster.ClusterNetworkInterfaceProperty(interface_type="efa-only")
-        return cluster.ClusterInstanceGroupProperty(
-            instance_group_name=self.name,
-            instance_count=self.count,
-            min_instance_count=self.min_count,
-            execution_role=execution_role.role_arn,
-            training_plan_arn=self.training_plan_arn,
-            on_start_deep_health_checks=list(self.deep_health_checks) or None,
-            instance_storage_configs=self._volumes(volume_key) or None,
-            **optional,
-        )
+            written["NetworkInterface"] = {"InterfaceType": "efa-only"}
+        return _set(written)
 
     def _named(self, setting: str) -> str:
         """A field as the constructor calls it."""
@@ -120,44 +116,34 @@ class InstanceGroup(spec.InstanceGroup):
     def _is_known(self, value: str) -> bool:
         return not cdk.Token.is_unresolved(value)
 
-    def _volumes(
-        self, key: kms.IKey | None
-    ) -> list[sagemaker.CfnCluster.ClusterInstanceStorageConfigProperty]:
+    def _volumes(self, key: kms.IKey | None) -> list[dict[str, Any]]:
         """The second volume, and the root one where its key is not AWS's: that has no size of its own.
 
         https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_ClusterEbsVolumeConfig.html
         (read 2026-12-01)
         """
-        cluster = sagemaker.CfnCluster
-        volumes = []
+        volumes: list[dict[str, Any]] = []
         if self.root_volume_kms_key_arn:
-            volumes.append(
-                cluster.ClusterEbsVolumeConfigProperty(
-                    root_volume=True, volume_kms_key_id=self.root_volume_kms_key_arn
-                )
-            )
+            volumes.append({"RootVolume": True, "VolumeKmsKeyId": self.root_volume_kms_key_arn})
         if self.volume is not None:
             own = key.key_arn if key else None
-            volumes.append(
-                cluster.ClusterEbsVolumeConfigProperty(
-                    volume_size_in_gb=self.volume.gib, volume_kms_key_id=self.volume.kms_key_arn or own
-                )
-            )
-        return [cluster.ClusterInstanceStorageConfigProperty(ebs_volume_config=volume) for volume in volumes]
+            encrypted = {"VolumeKmsKeyId": self.volume.kms_key_arn or own}
+            volumes.append(_set({"VolumeSizeInGB": self.volume.gib, **encrypted}))
+        return [{"EbsVolumeConfig": volume} for volume in volumes]
 
 
-def _scheduled_update(schedule: PatchSchedule) -> sagemaker.CfnCluster.ScheduledUpdateConfigProperty:
-    cluster = sagemaker.CfnCluster
-    batch = cluster.CapacitySizeConfigProperty(type="CAPACITY_PERCENTAGE", value=schedule.batch_percent)
-    return cluster.ScheduledUpdateConfigProperty(
-        schedule_expression=schedule.cron,
-        deployment_config=cluster.DeploymentConfigProperty(
-            rolling_update_policy=cluster.RollingUpdatePolicyProperty(
-                maximum_batch_size=batch, rollback_maximum_batch_size=batch
-            ),
-            auto_rollback_configuration=[
-                cluster.AlarmDetailsProperty(alarm_name=name) for name in schedule.rollback_alarm_names
-            ]
-            or None,
-        ),
-    )
+def _scheduled_update(schedule: PatchSchedule) -> dict[str, Any]:
+    batch = {"Type": "CAPACITY_PERCENTAGE", "Value": schedule.batch_percent}
+    alarms = [{"AlarmName": name} for name in schedule.rollback_alarm_names]
+    return {
+        "ScheduleExpression": schedule.cron,
+        "DeploymentConfig": {
+            "RollingUpdatePolicy": {"MaximumBatchSize": batch, "RollbackMaximumBatchSize": batch},
+            **({"AutoRollbackConfiguration": alarms} if alarms else {}),
+        },
+    }
+
+
+def _set(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties that have a value."""
+    return {name: value for name, value in properties.items() if value is not None}

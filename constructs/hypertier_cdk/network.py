@@ -262,16 +262,17 @@ class Network(Construct):
             # Would bring a custom resource along, for a group that nothing here uses.
             restrict_default_security_group=False,
         )
-        public, private = vpc.public_subnets, [*vpc.private_subnets, *vpc.isolated_subnets]
-        # How the load balancer controller finds subnets.
-        for role, subnets in (("elb", public), ("internal-elb", private)):
-            for number, subnet in enumerate(subnets):
-                inner = subnet.node.default_child
-                assert isinstance(inner, ec2.CfnSubnet)
-                inner.tags.set_tag(f"kubernetes.io/role/{role}", "1")
-                if self.availability_zone_ids:
-                    inner.availability_zone = None
-                    inner.availability_zone_id = self.availability_zone_ids[number]
+        # Asked for once, in the order of `kinds`: each question goes to another process.
+        made = vpc.node.find_all()
+        subnets = [found for found in made if isinstance(found, ec2.CfnSubnet)]
+        tables = [found for found in made if isinstance(found, ec2.CfnRouteTable)]
+        for number, subnet in enumerate(subnets):
+            # How the load balancer controller finds subnets.
+            role = "internal-elb" if number < num_zones else "elb"
+            subnet.tags.set_tag(f"kubernetes.io/role/{role}", "1")
+            if self.availability_zone_ids:
+                subnet.availability_zone = None
+                subnet.availability_zone_id = self.availability_zone_ids[number % num_zones]
         # Not by a method of the VPC's, which brings the CDK's table of all endpoints along.
         ec2.CfnVPCEndpoint(
             vpc,
@@ -279,7 +280,7 @@ class Network(Construct):
             vpc_id=vpc.vpc_id,
             service_name=f"com.amazonaws.{cdk.Stack.of(self).region}.s3",
             vpc_endpoint_type="Gateway",
-            route_table_ids=[subnet.route_table.route_table_id for subnet in (*private, *public)],
+            route_table_ids=[table.ref for table in tables],
         )
         self._log_traffic(vpc.vpc_id)
         return vpc

@@ -15,7 +15,8 @@ from aws_cdk import custom_resources as cr
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
-from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
+from hypertier_cdk.assets import package_asset
+from hypertier_cdk.manifest import new_manifest
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept_managed_policies, accept_what_cdk_builds
 from hypertier_cdk.network import Network
 from hypertier_cdk.plain import resource
@@ -126,7 +127,7 @@ class NodeReadiness(Construct):
         elif vpc:
             group = ec2.SecurityGroup(self, "SecurityGroup", vpc=vpc, description="node readiness")
             eks_cluster.connections.allow_default_port_from(group, "node readiness")
-        code = lambda_.Code.from_asset(str(package_folder("hypertier_lambdas")), exclude=NOT_IN_ASSETS)
+        code = lambda_.Code.from_asset(**package_asset("hypertier_lambdas"))
         return {
             name: lambda_.Function(
                 self,
@@ -158,12 +159,12 @@ class NodeReadiness(Construct):
             KubernetesGroups=[KUBERNETES_GROUP],
         )
         api_group = "rbac.authorization.k8s.io"
-        manifest = eks.KubernetesManifest(
+        manifest = new_manifest(
             self,
             "Permissions",
             cluster=eks_cluster,
             overwrite=True,
-            manifest=[
+            objects=[
                 {
                     "apiVersion": f"{api_group}/v1",
                     "kind": "ClusterRole",

@@ -14,7 +14,7 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier_cdk.arguments import checked
-from hypertier_cdk.assets import NOT_IN_ASSETS, package_folder
+from hypertier_cdk.assets import package_asset
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.metrics import MINUTE, endpoint_metric
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
@@ -97,7 +97,7 @@ class CacheUtilizationScaling(Construct):
             runtime=lambda_.Runtime.PYTHON_3_14,
             architecture=lambda_.Architecture.ARM_64,
             handler="replicas.handler.handler",
-            code=lambda_.Code.from_asset(str(package_folder("hypertier_lambdas")), exclude=NOT_IN_ASSETS),
+            code=lambda_.Code.from_asset(**package_asset("hypertier_lambdas")),
             description=f"steps the replicas of {namespace}/{deployment}",
             role=role,
             log_group=log_group,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_sagemaker as sagemaker
 
 from hypertier.catalog.instance_types import GIB, InstanceType, find_instance_type
 from hypertier.errors import ConfigError
@@ -74,11 +74,9 @@ class TieredStorage:
     def grant_read_secret(self, role: iam.IRole) -> None:
         """Nothing to grant: the daemon asks for no credentials."""
 
-    def to_property(self) -> sagemaker.CfnCluster.TieredStorageConfigProperty:
+    def to_property(self) -> dict[str, Any]:
         """As `AWS::SageMaker::Cluster` takes it."""
-        return sagemaker.CfnCluster.TieredStorageConfigProperty(
-            mode="Enable", instance_memory_allocation_percentage=self.memory_percent
-        )
+        return {"Mode": "Enable", "InstanceMemoryAllocationPercentage": self.memory_percent}
 
 
 def _node(instance_type: str) -> InstanceType:

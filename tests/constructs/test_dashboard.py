@@ -81,6 +81,15 @@ def test_the_store_s_nodes_are_found_by_its_name() -> None:
     assert all("${L2" in text for text in searches)
 
 
+def test_widgets_of_one_s_own_stand_below_ours() -> None:
+    own = {"type": "text", "width": 12, "height": 2, "properties": {"markdown": "On call: 555"}}
+
+    found = body(widgets=[own])["widgets"]
+
+    assert found[-1]["properties"] == own["properties"]
+    assert found[-1]["y"] == max(widget["y"] + widget["height"] for widget in found[:-1])
+
+
 def test_the_alarms_stand_on_top() -> None:
     first = [widget["type"] for widget in body(with_alarms=True)["widgets"]][:2]
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_sagemaker as sagemaker
 from fakes_templates import new_stack, permissions, properties, statements, synthesize, the
 
 from hypertier.errors import ConfigError
@@ -15,6 +14,7 @@ from hypertier.spec.instance_group import GPU_TAINT, PatchSchedule, Taint, Volum
 from hypertier.spec.lifecycle import LifecycleScript
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
 from hypertier_cdk.cluster import addresses_by_zone
+from hypertier_cdk.plain import resource
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/0a1b2c3d"
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/p5-november"
@@ -29,11 +29,8 @@ def rendered(**settings: Any) -> dict[str, Any]:
     def build(stack: Any) -> None:
         role = iam.Role.from_role_arn(stack, "Role", "arn:aws:iam::123456789012:role/nodes")
         group = InstanceGroup(**settings)
-        sagemaker.CfnCluster(
-            stack,
-            "Cluster",
-            instance_groups=[group.to_property(execution_role=role, subnet=None, security_group_ids=[])],
-        )
+        written = group.to_property(execution_role=role, subnet=None, security_group_ids=[])
+        resource(stack, "Cluster", "AWS::SageMaker::Cluster", InstanceGroups=[written])
 
     (found,) = the(synthesize(build), "AWS::SageMaker::Cluster")["InstanceGroups"]
     return dict(found)
