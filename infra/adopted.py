@@ -9,8 +9,9 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
-from hypertier_cdk import EksCluster, HyperPodCluster, Network
+from hypertier_cdk import HyperPodCluster
 from infra.controllers import add_controllers
+from infra.existing import existing_eks, existing_network
 from infra.operator import add_operator
 
 
@@ -27,33 +28,16 @@ class AdoptedStack(cdk.Stack):
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: adopted cluster", **options)
         existing, told = deployment.cluster.existing, deployment.cluster.attributes
-        if existing is None or told is None:
+        if existing is None or told is None or told.arn is None or told.node_security_group_id is None:
             raise ConfigError(
                 "cluster.attributes",
                 None,
                 "what AWS says of the existing cluster: its arn, eksClusterName, eksSecurityGroupId, "
                 "nodeSecurityGroupId, vpcId, availabilityZones and privateSubnetIds",
             )
-        self.network = Network.from_vpc_attributes(
-            self,
-            "Network",
-            vpc_id=told.vpc_id,
-            vpc_cidrs=told.vpc_cidrs,
-            availability_zones=told.availability_zones,
-            private_subnet_ids=told.private_subnet_ids,
-            closed=deployment.cluster.closed_network,
-        )
-        eks_cluster = EksCluster.from_cluster_attributes(
-            self,
-            "Eks",
-            network=self.network,
-            cluster_name=told.eks_cluster_name,
-            kubernetes_version=deployment.cluster.kubernetes_version,
-            security_group_id=told.eks_security_group_id,
-            oidc_provider_arn=told.oidc_provider_arn,
-            existing_addons=told.addons,
-            existing_namespaces=told.namespaces,
-        )
+        self.network = existing_network(self, deployment, told)
+        eks_cluster = existing_eks(self, deployment, told, self.network)
+        assert eks_cluster is not None  # an arn is told beside the EKS cluster alone
         self.cluster = HyperPodCluster.from_cluster_attributes(
             self,
             "Cluster",

@@ -13,11 +13,14 @@ from hypertier_cdk import HyperPodCluster, Network, TieredStorage
 from hypertier_cdk.charts.disaggregation import EFA_RESOURCE
 from hypertier_cdk.node_agents import efa_image
 from infra.controllers import add_controllers
+from infra.existing import existing_eks, existing_network
 from infra.operator import add_operator
 
 
 class ClusterStack(cdk.Stack):
     """The HyperPod cluster of a deployment; with tiered storage where an endpoint's L2 is that.
+
+    Without a `network` it comes into the VPC, or onto the EKS cluster, that `cluster.attributes` tell of.
 
     Attributes:
         operator: AWS's inference operator, or None where hypertier serves itself.
@@ -30,16 +33,22 @@ class ClusterStack(cdk.Stack):
         construct_id: str,
         *,
         deployment: Deployment,
-        network: Network,
+        network: Network | None = None,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: HyperPod cluster", **options)
+        told = deployment.cluster.attributes
+        if network is None:
+            assert told is not None
+            network = existing_network(self, deployment, told)
         self.network = network
+        eks_cluster = existing_eks(self, deployment, told, network) if told else None
         self.cluster = HyperPodCluster(
             self,
             "Cluster",
             network=network,
-            kubernetes_version=deployment.cluster.kubernetes_version,
+            kubernetes_version=None if eks_cluster else deployment.cluster.kubernetes_version,
+            eks_cluster=eks_cluster,
             instance_groups=deployment.instance_groups,
             tiered_storage=TieredStorage(memory_percent=deployment.cache.l2.memory_percent)
             if _uses_tiered_storage(deployment)

@@ -51,11 +51,11 @@ def add_controllers(scope: Construct, deployment: Deployment, cluster: ClusterBa
 
 
 def _is_to_install(deployment: Deployment, setting: str, asked: str | None, needed_by: list[str]) -> bool:
-    if asked is None and deployment.cluster.existing is not None:
+    if asked is None and deployment.cluster.existing_eks is not None:
         raise ConfigError(
             setting,
             None,
-            f"existing, or install where the cluster {deployment.cluster.existing} has none: "
+            f"existing, or install where the cluster {deployment.cluster.existing_eks} has none: "
             f"{', '.join(needed_by)} need it, and two of them would fight",
         )
     return asked != "existing"

@@ -22,6 +22,7 @@ from hypertier_cdk import (
 )
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.cluster_base import ClusterBase
+from hypertier_cdk.observability import ADDON
 
 
 class OperationsStack(cdk.Stack):
@@ -45,11 +46,8 @@ class OperationsStack(cdk.Stack):
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: operation", **options)
         # An existing cluster has an observability of its owner's.
-        self.observability = (
-            Observability(self, "Observability", cluster=cluster)
-            if deployment.cluster.existing is None
-            else None
-        )
+        others = deployment.cluster.existing is not None or cluster.addons.exists(ADDON)
+        self.observability = None if others else Observability(self, "Observability", cluster=cluster)
         key = kms.Key(self, "Key", description="what alarms say", enable_key_rotation=True)
         key.add_to_resource_policy(
             iam.PolicyStatement(

@@ -57,7 +57,8 @@ def chosen_deployment(app: cdk.App) -> Deployment:
 def add_stacks(app: cdk.App, deployment: Deployment) -> None:
     """Put the stacks of `deployment` into `app`: network, cluster, serving and operations.
 
-    Where the cluster exists already, one small stack that lets manifests in stands for the first two.
+    Where the cluster exists already, one small stack that lets manifests in stands for the first two; where
+    its VPC does, there is no network stack.
 
     Raises:
         ConfigError: a setting that cannot work; nothing of it reaches AWS.
@@ -110,7 +111,7 @@ def _adopted(app: cdk.App, deployment: Deployment, common: Mapping[str, Any]) ->
 
 
 def _new(app: cdk.App, deployment: Deployment, common: Mapping[str, Any]) -> ClusterStack:
-    network = NetworkStack(app, f"{deployment.name}-network", deployment=deployment, **common)
-    return ClusterStack(
-        app, f"{deployment.name}-cluster", deployment=deployment, network=network.network, **common
-    )
+    network = None
+    if deployment.cluster.attributes is None:
+        network = NetworkStack(app, f"{deployment.name}-network", deployment=deployment, **common).network
+    return ClusterStack(app, f"{deployment.name}-cluster", deployment=deployment, network=network, **common)

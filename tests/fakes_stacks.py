@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hypertier.spec.cluster import ClusterAttributes
 from hypertier.spec.deployment import Deployment, load_deployment
 from infra.stacks import add_stacks, new_app
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*/deployment.yaml"))
 FLAGS = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+
+
+def on_what_exists(deployment: Deployment, *, eks: str | None) -> Deployment:
+    """The deployment with a new HyperPod cluster in an existing VPC, or on an existing EKS cluster there."""
+    zones = [group.availability_zone_id for group in deployment.instance_groups if group.availability_zone_id]
+    told = ClusterAttributes(
+        vpc_id="vpc-0123456789abcdef0",
+        vpc_cidrs=("10.0.0.0/16",),
+        availability_zones=("us-west-2a", "us-west-2b"),
+        availability_zone_ids=(zones[0], "usw2-az4"),
+        private_subnet_ids=("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"),
+        private_subnet_cidrs=("10.0.0.0/18", "10.0.64.0/18"),
+        eks_cluster_name=eks,
+        eks_security_group_id="sg-0123456789abcdef0" if eks else None,
+        oidc_provider_arn="arn:aws:iam::123456789012:oidc-provider/oidc.example/id/1" if eks else None,
+    )
+    return replace(deployment, cluster=replace(deployment.cluster, attributes=told))
 
 
 def synthesized(deployment: Deployment) -> Path:

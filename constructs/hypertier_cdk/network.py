@@ -14,7 +14,7 @@ from constructs import Construct
 
 from hypertier.catalog.zones import ZONE_ID, zones_beside
 from hypertier.errors import ConfigError
-from hypertier.spec.deployment import check_cidr
+from hypertier.spec.cluster import check_cidr
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.nag import accept
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies

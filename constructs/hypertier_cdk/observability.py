@@ -120,5 +120,6 @@ class Observability(Construct):
                 "logging": {"enabled": logs},
             },
             pod_identity={SERVICE_ACCOUNT: self.role},
+            overwrite=cluster.adopted is None,
             after=[cluster.nodes_ready, *cluster.addons.before_nodes, self.role],
         )

@@ -121,6 +121,7 @@ class InferenceOperator(Construct):
             name=ADDON,
             version=ADDON_VERSIONS[version],
             configuration=configuration,
+            overwrite=cluster.adopted is None,
             after=[cluster.nodes_ready, *prerequisites, *roles, self.tls_bucket],
         )
         self.ready: IDependable = self.resource

@@ -13,7 +13,8 @@ from aws_cdk.assertions import Annotations, Match
 from fakes_templates import depends_on, new_stack, properties, resources, template_of
 
 from hypertier.errors import ConfigError
-from hypertier.spec.deployment import Cluster, Deployment, Images, Scaling, load_deployment
+from hypertier.spec.cluster import Cluster
+from hypertier.spec.deployment import Deployment, Images, Scaling, load_deployment
 from hypertier.spec.endpoint import (
     AutoScalingSpec,
     CloudWatchDimension,

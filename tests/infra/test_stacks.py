@@ -11,12 +11,13 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from fakes_stacks import ROOT, example_folder
+from fakes_stacks import ROOT, example_folder, on_what_exists, synthesized
 
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.cache_tiers import ExistingStore
-from hypertier.spec.deployment import Cluster, Deployment, DeploymentFile, Scaling
+from hypertier.spec.cluster import Cluster
+from hypertier.spec.deployment import Deployment, DeploymentFile, Scaling
 from hypertier.spec.endpoint import InferenceGateway
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier_cdk.review.kubernetes import objects_of, of_kind
@@ -195,6 +196,39 @@ def test_a_store_that_exists_is_read_and_nothing_of_it_is_made(reference_deploym
         for alarm in assembly.of_type("AWS::CloudWatch::Alarm")
         if alarm.get("Namespace") == "AWS/ElastiCache"
     ]
+
+
+@pytest.mark.parametrize("eks", [pytest.param(None, id="a VPC"), pytest.param("theirs", id="an EKS cluster")])
+def test_a_new_hyperpod_cluster_comes_onto_what_exists_and_changes_nothing_of_it(
+    eks: str | None, reference_deployment: Deployment
+) -> None:
+    assembly = read_assembly(synthesized(on_what_exists(reference_deployment, eks=eks)))
+
+    (cluster,) = assembly.of_type("AWS::SageMaker::Cluster")
+    subnets = ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]
+    made = {resource.type for resource in assembly.resources}
+    changed = [
+        resource.get("GroupId")
+        for resource in assembly.resources
+        if resource.type in ("AWS::EC2::SecurityGroupIngress", "AWS::EC2::SecurityGroupEgress")
+    ]
+    assert assembly.stacks == ("reference-cluster", "reference-serving", "reference-operations")
+    assert cluster.get("VpcConfig")["Subnets"] == subnets
+    assert not made & {"AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::Route", "AWS::EC2::VPCEndpoint"}
+    assert ("AWS::EKS::Cluster" in made) is (eks is None)
+    assert "sg-0123456789abcdef0" not in changed
+
+
+def test_an_observability_that_the_eks_cluster_has_is_left_to_it(reference_deployment: Deployment) -> None:
+    deployment = on_what_exists(reference_deployment, eks="theirs")
+    told = deployment.cluster.attributes
+    assert told is not None
+    there = replace(told, addons=("amazon-sagemaker-hyperpod-observability",))
+    app = new_app()
+
+    add_stacks(app, replace(deployment, cluster=replace(deployment.cluster, attributes=there)))
+
+    assert app.node.find_child("reference-operations").observability is None  # type: ignore[attr-defined]
 
 
 def test_an_existing_cluster_must_be_told_of(reference_deployment: Deployment) -> None:

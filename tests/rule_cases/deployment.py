@@ -97,6 +97,33 @@ CASES = [
         {"routing": {"timeouts": {"read": "5s"}}},
         kind=DEPLOYMENT,
     ),
+    Case(
+        "setting",
+        {
+            "instanceGroups.1.availabilityZoneId": "usw2-az2",
+            "cluster": {
+                "attributes": {
+                    "vpcId": "vpc-1",
+                    "availabilityZones": ["us-west-2a"],
+                    "privateSubnetIds": ["subnet-1"],
+                }
+            },
+        },
+        "instanceGroups[1].availabilityZoneId",
+        {
+            "instanceGroups.1.availabilityZoneId": "usw2-az2",
+            "cluster": {
+                "attributes": {
+                    "vpcId": "vpc-1",
+                    "availabilityZones": ["us-west-2a"],
+                    "availabilityZoneIds": ["usw2-az2"],
+                    "privateSubnetIds": ["subnet-1"],
+                }
+            },
+        },
+        kind=DEPLOYMENT,
+        name="no subnet in the zone",
+    ),
     Case("groups-missing", {"instanceGroups": []}, "instanceGroups", kind=DEPLOYMENT),
     Case("group-name-twice", {"instanceGroups.1.name": "system"}, "instanceGroups[1].name", kind=DEPLOYMENT),
     Case(

@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from hypertier.catalog.zones import REGION, zones_of
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.cache_tiers import CacheTiers, check_tenants_of
+from hypertier.spec.cluster import Cluster, check_region, check_subnet, check_zone
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import (
-    GROUP_NAME,
-    GROUP_NAME_FORM,
     InstanceGroup,
     check_open,
     check_together,
@@ -56,65 +53,6 @@ class Operator:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?", self.version):
             raise ConfigError("operator.version", self.version, "a version of AWS's operator, such as 3.7")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterAttributes:
-    """What AWS says of a cluster that exists already.
-
-    `aws sagemaker describe-cluster` tells `arn` and the nodes' security group, `aws eks describe-cluster` the
-    rest; `oidc_provider_arn` is needed where weights are mounted from S3, or AWS's operator is brought. EKS
-    `addons` and `namespaces` that it has are left as they are.
-    """
-
-    arn: str
-    eks_cluster_name: str
-    eks_security_group_id: str
-    node_security_group_id: str
-    vpc_id: str
-    availability_zones: tuple[str, ...]
-    private_subnet_ids: tuple[str, ...]
-    oidc_provider_arn: str | None = None
-    vpc_cidrs: tuple[str, ...] = ()
-    addons: tuple[str, ...] = ()
-    namespaces: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for cidr in self.vpc_cidrs:
-            check_cidr("cluster.attributes.vpcCidrs", cidr)
-        if len(self.private_subnet_ids) != len(self.availability_zones):
-            raise ConfigError(
-                "cluster.attributes.privateSubnetIds",
-                list(self.private_subnet_ids),
-                f"one for each of availabilityZones, which are {', '.join(self.availability_zones)}",
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """A new EKS and HyperPod cluster of `kubernetes_version`, or the name of an `existing` HyperPod cluster.
-
-    An existing one is never changed; the CDK needs its `attributes`, since it asks nothing of AWS.
-    `client_cidrs` are where clients are beside the VPC and the cluster's own pods.
-    """
-
-    kubernetes_version: str = "1.35"
-    existing: str | None = None
-    attributes: ClusterAttributes | None = None
-    closed_network: bool = False
-    client_cidrs: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for cidr in self.client_cidrs:
-            check_cidr("cluster.clientCidrs", cidr)
-        if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", self.kubernetes_version):
-            raise ConfigError("cluster.kubernetesVersion", self.kubernetes_version, "a version, such as 1.35")
-        if self.existing is not None and not GROUP_NAME.fullmatch(self.existing):
-            raise ConfigError("cluster.existing", self.existing, f"a cluster's name: {GROUP_NAME_FORM}")
-        if self.attributes is not None and self.existing is None:
-            raise ConfigError(
-                "cluster.existing", None, "the name of the HyperPod cluster that cluster.attributes tell of"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +177,9 @@ class Deployment:
         check_region(self.region)
         for group in self.instance_groups:
             if group.availability_zone_id is not None:
-                check_zone(group.availability_zone_id, self.region, f"instanceGroups.{group.name}")
+                named = f"instanceGroups.{group.name}"
+                check_zone(group.availability_zone_id, self.region, named)
+                check_subnet(group.availability_zone_id, self.cluster, named)
         served = [(endpoint.namespace, endpoint.name) for endpoint in self.endpoints]
         for namespace, name in served:
             if served.count((namespace, name)) > 1:
@@ -264,47 +204,6 @@ class Deployment:
             endpoint.spec.instance_type or list(endpoint.instance_types) or None,
             "the type of one of the deployment's instanceGroups, which are "
             + ", ".join(f"{group.name} ({group.instance_type})" for group in self.instance_groups),
-        )
-
-
-def check_cidr(setting: str, cidr: object) -> None:
-    """Refuse what is no range of IPv4 addresses.
-
-    EKS gives pods and Services addresses of one family, here IPv4: nobody ever comes from an IPv6 range.
-    https://docs.aws.amazon.com/eks/latest/userguide/cni-ipv6.html (read 2026-12-01)
-
-    Raises:
-        ConfigError: names `setting`.
-    """
-    try:
-        if not isinstance(cidr, str) or "/" not in cidr:
-            raise ValueError("no prefix length")
-        if ip_network(cidr).version != 4:
-            raise ValueError("the cluster's pods and load balancers have IPv4 addresses alone")
-    except ValueError as error:
-        raise ConfigError(setting, cidr, f"ranges of IPv4 addresses such as 10.0.0.0/8 ({error})") from None
-
-
-def check_region(region: str) -> None:
-    """Refuse what no Region of AWS is called.
-
-    Raises:
-        ConfigError: names it.
-    """
-    if not REGION.fullmatch(region):
-        raise ConfigError("region", region, "a Region of AWS, such as us-west-2")
-
-
-def check_zone(zone_id: str, region: str, group: str) -> None:
-    """Refuse a zone of another Region than the deployment's.
-
-    Raises:
-        ConfigError: names `group`, as one finds it in the file.
-    """
-    beside = zones_of(region)
-    if beside and zone_id.partition("-")[0] != beside[0].partition("-")[0]:
-        raise ConfigError(
-            f"{group}.availabilityZoneId", zone_id, f"a zone of {region}, such as {', '.join(beside)}"
         )
 
 

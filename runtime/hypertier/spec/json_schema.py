@@ -45,7 +45,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "cluster": "The EKS and HyperPod cluster.",
     "cluster.kubernetesVersion": "Version of a new EKS cluster.",
     "cluster.existing": "Name of an existing HyperPod cluster, instead of a new one.",
-    "cluster.attributes": "What AWS says of the existing cluster.",
+    "cluster.attributes": "What AWS says of what exists: a VPC, an EKS cluster, a HyperPod cluster.",
     "cluster.closedNetwork": "Whether the cluster has no way to the internet.",
     "cluster.clientCidrs": "Where clients are beside the VPC and the cluster's own pods, as CIDRs.",
     "instanceGroups": "Nodes of the HyperPod cluster.",

@@ -8,7 +8,7 @@ import pytest
 from fakes_charts import deployment
 
 from hypertier.errors import ConfigError
-from hypertier.spec.deployment import Cluster, ClusterAttributes
+from hypertier.spec.cluster import Cluster, ClusterAttributes
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import ROUTER_PORT
 from hypertier_cdk.charts.objects import endpoint_objects

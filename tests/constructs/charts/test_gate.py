@@ -11,7 +11,7 @@ from fakes_charts import KINDS_OF_DEPLOYMENT, deployment
 from kubernetes_gate import findings, load_strictly
 
 from hypertier.errors import ConfigError
-from hypertier.spec.deployment import Cluster
+from hypertier.spec.cluster import Cluster
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.render import render
 

@@ -15,7 +15,8 @@ from hypertier.cli import exporter, router
 from hypertier.errors import ConfigError
 from hypertier.router.settings import RouterSettings
 from hypertier.spec.access import Access, TenantDefault
-from hypertier.spec.deployment import Cluster, Deployment
+from hypertier.spec.cluster import Cluster
+from hypertier.spec.deployment import Deployment
 from hypertier.spec.instance_group import InstanceGroup, Taint
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes_emulator import moto_providers, read_object
+from fakes_kubernetes import Authority
 from fakes_moto import ACCOUNT, REGION, aws_environment, moto_server
 from fakes_nodes import NodesFake, nodes_api
 
@@ -16,10 +17,11 @@ from hypertier_cdk.testing import Emulator
 
 @dataclass(frozen=True)
 class World:
-    """The account, and the Kubernetes API of its one cluster."""
+    """The account, and the Kubernetes API of its one cluster, whose certificate is of `authority`."""
 
     fake: NodesFake
     emulator: Emulator
+    authority: Authority
 
 
 @pytest.fixture
@@ -38,4 +40,5 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
                 assets=read_object,
                 max_looks=2,
             ),
+            authority,
         )

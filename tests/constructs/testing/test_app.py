@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes_nodes import node
-from fakes_stacks import EXAMPLES, example_folder, synthesized
+from fakes_nodes import create_eks_cluster, eks_cluster, node
+from fakes_stacks import EXAMPLES, example_folder, on_what_exists, synthesized
 
 from hypertier.spec.deployment import Scaling, load_deployment
 
@@ -50,6 +50,23 @@ def test_an_example_comes_up_and_goes_down_again_leaving_what_is_to_be_kept(worl
     assert all(any(name.startswith(endpoint.name) for name in served) for endpoint in deployment.endpoints)
     assert created == deleted | set(world.emulator.retained)
     assert all(found == {} for found in world.emulator.manifests.values())
+
+
+@pytest.mark.parametrize("eks", [pytest.param(None, id="a VPC"), pytest.param("theirs", id="an EKS cluster")])
+def test_a_new_cluster_comes_up_on_what_exists_and_leaves_it_as_it_was(world: Any, eks: str | None) -> None:
+    world.fake.nodes = [node("hyperpod-i-1", "system")]
+    if eks:
+        create_eks_cluster(eks, world.fake, world.authority)
+
+    world.emulator.deploy(synthesized(on_what_exists(load_deployment(REFERENCE), eks=eks)))
+    clusters = len(world.emulator.resources("AWS::SageMaker::Cluster"))
+    served = {name for found in world.emulator.manifests.values() for _, _, name in found}
+    world.emulator.destroy()
+
+    assert clusters == 1
+    assert {"llama-70b-engine", "health-monitoring-agent"} <= served
+    assert all(found == {} for found in world.emulator.manifests.values())
+    assert eks is None or eks_cluster(eks)
 
 
 def test_stacks_come_up_each_after_those_it_depends_on(deployed: Any) -> None:

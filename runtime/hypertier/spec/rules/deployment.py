@@ -11,17 +11,15 @@ from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.cache_tiers import L1, L2, L2Tenant, check_tenants_of
+from hypertier.spec.cluster import Cluster, check_region, check_subnet, check_zone
 from hypertier.spec.deployment import (
     NAME,
     SERVING_MODES,
-    Cluster,
     Controllers,
     Disaggregation,
     Images,
     Operator,
     Scaling,
-    check_region,
-    check_zone,
 )
 from hypertier.spec.instance_group import InstanceGroup, settled
 from hypertier.spec.routing import Routing, check_routing
@@ -121,14 +119,24 @@ def setting(subject: Subject) -> Iterator[Hit]:
     for index, entry in subject.manifest.mappings(GROUPS):
         zone = View(entry).text("availabilityZoneId")
         try:
-            check_zone(zone or "", region, "")
-        except ConfigError as error:
             if zone:
-                yield hit((*GROUPS, index, "availabilityZoneId"), expected=error.expected)
+                check_zone(zone, region, "")
+                check_subnet(zone, _cluster(subject), "")
+        except ConfigError as error:
+            yield hit((*GROUPS, index, "availabilityZoneId"), expected=error.expected)
     if serving not in SERVING_MODES:
         meant, expected = nearest(serving, SERVING_MODES), " or ".join(SERVING_MODES)
         where = path("serving")
         yield fixed(where, meant, expected=expected) if meant else hit(where, expected=expected)
+
+
+def _cluster(subject: Subject) -> Cluster:
+    """The section as far as it can be read; the default one else, since what is wrong is found as such."""
+    data = subject.manifest.mapping(path("cluster"))
+    try:
+        return codec.decode(Cluster, data, "", []) or Cluster()
+    except ConfigError:
+        return Cluster()
 
 
 @rule(
