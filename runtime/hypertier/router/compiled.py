@@ -14,6 +14,15 @@ from hashlib import sha256
 from pathlib import Path
 
 HOT = (
+    "access.counts",
+    "access.gate",
+    "access.identity",
+    "access.keys",
+    "access.limits",
+    "access.paths",
+    "access.queue",
+    "access.salt",
+    "access.tenants",
     "admission",
     "cache_sizes",
     "connection",
@@ -23,6 +32,7 @@ HOT = (
     "holders",
     "kv_index",
     "models",
+    "news",
     "openai",
     "outliers",
     "picking",

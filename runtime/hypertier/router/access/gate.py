@@ -155,7 +155,7 @@ class AccessGate:
         """Let it in, now or when it is its turn, or refuse it; see `admission.Admission`."""
         request = arrival.request
         headers = read_headers(request) if self._authenticates else None
-        who = self._who(headers)
+        who = self._who(request, headers)
         if isinstance(who, Unknown):
             self._refuse_unknown(who)
             arrival.refuse(who.refusal)
@@ -190,7 +190,7 @@ class AccessGate:
         )
         if not queues:
             arrival.proceed(grant)
-        elif self.queue or self._running >= self.capacity:
+        elif self.num_waiting or self._running >= self.capacity:
             self._wait(_Turn(arrival, grant, tenant, clock), num_tokens)
         else:
             self._running += 1
@@ -200,7 +200,7 @@ class AccessGate:
         """Read no long body of nobody, see `admission.HeadCheck`."""
         if not self._authenticates:
             return None
-        who = self._who(read_headers(request))
+        who = self._who(request, read_headers(request))
         if isinstance(who, Unknown):
             self._refuse_unknown(who)
             return who.refusal
@@ -231,7 +231,7 @@ class AccessGate:
             return
         self._is_dispatching = True  # a request that fails at once is released within `proceed`
         try:
-            while queue and self._running < self.capacity:
+            while len(queue) and self._running < self.capacity:
                 turn = queue.pop()
                 if turn is None:
                     break
@@ -251,8 +251,10 @@ class AccessGate:
     def _change(self) -> None:
         self.tenants.change(self._access, self._salt_key, self.num_routers, self._clock())
 
-    def _who(self, headers: Headers | None) -> Identity | Unknown:
-        return _ANYBODY if headers is None else identify(headers, self.ring, self.verifier, self._now())
+    def _who(self, request: Request, headers: Headers | None) -> Identity | Unknown:
+        if headers is None:
+            return _ANYBODY
+        return identify(request, headers, self.ring, self.verifier, self._now())
 
     def _refuse_unknown(self, who: Unknown) -> None:
         self.counts.refusals[who.cause] += 1

@@ -71,6 +71,14 @@ class Identity(NamedTuple):
     session: bytes | None = None
 
 
+class _Known(NamedTuple):
+    """Whose API key a head has, by these keys, until when."""
+
+    ring: KeyRing
+    until: float
+    identity: Identity
+
+
 class Unknown(NamedTuple):
     """Nobody that may ask: why, in one word for the count, and what to answer."""
 
@@ -96,8 +104,18 @@ _NO_JWKS = Unknown(
 )
 
 
-def identify(headers: Headers, ring: KeyRing, verifier: JwtVerifier | None, now: float) -> Identity | Unknown:
-    """Who asks; `now` is in seconds since 1970. `Authorization` goes before `x-api-key`."""
+def identify(
+    request: Request, headers: Headers, ring: KeyRing, verifier: JwtVerifier | None, now: float
+) -> Identity | Unknown:
+    """Who asks; `now` is in seconds since 1970. `Authorization` goes before `x-api-key`.
+
+    Whose API key a head has is found out once for all requests with that head, as long as `ring` is in use.
+    """
+    head = request.whole_head
+    if head is not None:
+        known = cast("_Known | None", head.known.get(_Known))
+        if known is not None and known.ring is ring and now < known.until:
+            return known.identity
     credential = headers.authorization
     if headers.is_repeated:
         return unknown("repeated")
@@ -110,9 +128,12 @@ def identify(headers: Headers, ring: KeyRing, verifier: JwtVerifier | None, now:
         credential = headers.api_key
     if not credential:
         return unknown("no_key")
-    tenant = ring.tenant(credential, now)
-    if tenant is not None:
-        return Identity(tenant)
+    key = ring.find(credential, now)
+    if key is not None:
+        identity = Identity(key.tenant)
+        if head is not None:
+            head.known[_Known] = _Known(ring, key.until, identity)
+        return identity
     if verifier is None or credential.count(b".") != 2:
         return unknown("unknown")
     if not verifier.has_keys:

@@ -49,8 +49,8 @@ class KeyRing:
         """Whose keys they are."""
         return {key.tenant for key in self._keys.values()}
 
-    def tenant(self, key: bytes, now: float) -> str | None:
-        """Whose key it is; None for one that is unknown or has ended.
+    def find(self, key: bytes, now: float) -> Key | None:
+        """What is kept of the key; None for one that is unknown or has ended.
 
         What takes time depends on the hash alone: who asks learns nothing about keys. The comparison of the
         whole hash takes the same time for every hash.
@@ -59,7 +59,7 @@ class KeyRing:
         found = self._keys.get(digest)
         if found is None or not hmac.compare_digest(found.digest, digest) or now >= found.until:
             return None
-        return found.tenant
+        return found
 
 
 def new_key() -> str:

@@ -16,6 +16,7 @@ BYTES_PER_TOKEN = 4
 _ENDS_BYTES = 4096
 _ROUNDING = 1e-9
 _MAX_TOKENS = re.compile(rb'"max_(?:completion_|output_)?tokens"\s*+:\s*+([0-9]{1,9})(?![0-9.eE])')
+_TOKENS, _BEFORE_TOKENS = b'_tokens"', len(b'"output')
 _USED = re.compile(rb'"(total_tokens|input_tokens|output_tokens)"\s*+:\s*+([0-9]{1,9})(?![0-9.eE])')
 
 
@@ -171,7 +172,12 @@ def estimate_tokens(body: bytes | bytearray) -> int:
 
 def used_tokens(end_of_answer: bytes) -> int | None:
     """Tokens that an answer says it took, where its end has the `usage`; None where not."""
-    used = {found[1]: int(found[2]) for found in _USED.finditer(end_of_answer)}
+    first = end_of_answer.find(_TOKENS)
+    if first < 0:
+        return None
+    used = {
+        found[1]: int(found[2]) for found in _USED.finditer(end_of_answer, max(0, first - _BEFORE_TOKENS))
+    }
     if b"total_tokens" in used:
         return used[b"total_tokens"]
     if b"input_tokens" in used and b"output_tokens" in used:

@@ -71,7 +71,7 @@ def splice(body: bytes | bytearray, written: bytes) -> bytes | bytearray | None:
     if isinstance(body, bytearray):
         body[end:end] = separator + written
         return body
-    return b"".join((body[:end], separator, written, body[end:]))
+    return b"".join((memoryview(body)[:end], separator, written, body[end:]))
 
 
 def own_members(body: bytes | bytearray) -> list[tuple[int, int]] | None:

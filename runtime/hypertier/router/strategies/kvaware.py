@@ -12,21 +12,21 @@ from typing import ClassVar
 from hypertier.errors import KvEventError, TokenizeError
 from hypertier.router import tokens
 from hypertier.router.cache_sizes import CacheSizes
-from hypertier.router.holders import Holders, most_of
+from hypertier.router.holders import most_of
 from hypertier.router.kv_events import Event
 from hypertier.router.kv_index import KvIndex
 from hypertier.router.models import MAX_MODELS
 from hypertier.router.openai import (
-    BLOCK_LENGTHS,
     MAX_HASHED_BYTES,
     InferenceRequest,
     Prompt,
     likely_bytes,
     prefix_bytes,
 )
+from hypertier.router.prefixes import Prefixes
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import Choice
-from hypertier.router.strategies.prefixaware import PrefixAware
+from hypertier.router.strategies.prefixaware import OFFSETS, PrefixAware
 from hypertier.router.tokens import Links
 
 INDEX_SHARE, LINKS_SHARE = 0.6, 0.2
@@ -60,7 +60,7 @@ class KvAware(PrefixAware):
         self._heard = 0
         self._doubted = 0
         self._cause: tuple[InferenceRequest | None, str | None] = None, None
-        self._computing = Holders()
+        self._computing = Prefixes(OFFSETS)
         self.fallbacks: Counter[str] = Counter()
         self.tokenizations: Counter[str] = Counter()
         self._asking: dict[int, asyncio.Task[None]] = {}
@@ -146,8 +146,7 @@ class KvAware(PrefixAware):
         is_heard = self._heard >> number & 1
         if hashes and is_heard:
             capacity = self._scoring.pending_size(number) + request.num_bytes
-            sizes = BLOCK_LENGTHS[: len(hashes)]
-            self._computing.record(number, hashes, capacity, sizes=sizes, max_blocks=self._max_blocks)
+            self._computing.record(number, hashes, capacity, max_bytes=self._max_bytes)
         if request.prompt is not None and not self.links.knows(request.block_hashes):
             if is_heard:  # another's tokens need not be those of its blocks
                 self._ask(request.prompt, request.block_hashes, choice.replica)
@@ -195,8 +194,8 @@ class KvAware(PrefixAware):
             return "not_confirmed", []
         last = num_known - 1
         if num_known < len(hashes) and (whole := self.index.holding(names.get(hashes[last], 0))):
-            behind = self._holders.groups(hashes[last:])
-            groups += [(likely_bytes(last + num, request.num_bytes), mask & whole) for num, mask in behind]
+            behind = [(num, mask & whole) for num, mask in self._prompts.groups(hashes) if num > last]
+            groups += [(likely_bytes(num, request.num_bytes), mask) for num, mask in behind]
         return None, groups
 
     def _ask(self, prompt: Prompt, block_hashes: tuple[int, ...], replica: Replica) -> None:

@@ -92,7 +92,9 @@ def test_what_the_command_makes_works(tmp_path: Path) -> None:
     _, ring, salt_key = AccessFiles(None, str(tmp_path / "keys"), str(tmp_path / "salt-key")).read()
 
     key = next(word for word in made.stderr.split() if word.startswith(keys.PREFIX))
-    assert ring.tenant(key.encode(), 0.0) == "acme"
+    found = ring.find(key.encode(), 0.0)
+    assert found is not None
+    assert found.tenant == "acme"
     assert key not in made.stdout
     assert salt_key is not None
     assert len(salt_key) == 32

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.openai import InferenceRequest, prefix_bytes
-from hypertier.router.strategies.prefixaware import ENTRY_BYTES
 
 
 def conversation(number: int, num_blocks: int, num_common: int = 0) -> InferenceRequest:
@@ -83,7 +82,7 @@ def test_replica_that_left_gives_its_memory_back() -> None:
 
 @pytest.mark.parametrize("num_replicas", [1, 3, 16])
 def test_index_stays_within_its_memory(num_replicas: int) -> None:
-    capacity = 600 * ENTRY_BYTES
+    capacity = 120 * 1024
     traffic = Traffic("prefixaware", num_replicas, index_bytes=capacity)
 
     for number in range(400):
