@@ -7,14 +7,12 @@ its body; without one, there is no such step and it costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from hypertier.router.openai import Refusal
 from hypertier.router.wire import Request
 
 
-@dataclass(slots=True)
 class Grant:
     """What a request was let through with. `released` is called once, when it ended, however it did.
 
@@ -23,13 +21,24 @@ class Grant:
     came whole. `waited_seconds` are gone of the time that the client gives.
     """
 
-    tenant: str = ""
-    seed: bytes = b""
-    session: bytes | None = None
-    headers: bytes = b""
-    released: Callable[[], None] | None = None
-    answered: Callable[[bytes], None] | None = None
-    waited_seconds: float = 0.0
+    __slots__ = ("answered", "headers", "released", "seed", "session", "tenant", "waited_seconds")
+
+    def __init__(
+        self,
+        tenant: str = "",
+        seed: bytes = b"",
+        session: bytes | None = None,
+        headers: bytes = b"",
+        released: Callable[[], None] | None = None,
+        answered: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.tenant = tenant
+        self.seed = seed
+        self.session = session
+        self.headers = headers
+        self.released = released
+        self.answered = answered
+        self.waited_seconds = 0.0
 
 
 class Admission(Protocol):
