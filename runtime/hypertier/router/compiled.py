@@ -38,6 +38,7 @@ HOT = (
     "picking",
     "plain",
     "prefill",
+    "prefixes",
     "proxy",
     "replicas",
     "scoring",

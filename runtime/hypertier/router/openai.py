@@ -40,7 +40,6 @@ def _block_ends() -> tuple[int, ...]:
 
 BLOCK_ENDS = _block_ends()
 _NUM_COPIED = bisect_right(BLOCK_ENDS, BLOCK_SIZES[-2][0])
-BLOCK_LENGTHS = tuple(end - begin for begin, end in zip((0, *BLOCK_ENDS), BLOCK_ENDS, strict=False))
 
 _PROMPT_KEYS = {
     b"/v1/chat/completions": b'"messages"',

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import random
-import tracemalloc
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,43 +69,16 @@ def test_groups_say_what_counting_block_by_block_says(
     assert [blocks for blocks, _ in groups] == sorted({blocks for blocks, _ in groups}, reverse=True)
 
 
-def test_prompts_sent_again_and_again_leave_the_order_and_the_memory_as_they_were() -> None:
-    """Conversations that share a beginning, each as long as it got; sizes tell whether all count once."""
-    holders, plain = Holders(), dict[tuple[int, ...], float]()
-    rng = random.Random(3)
-    told, kept = [], []
-    for _ in range(4000):
-        path = (0, 0, 0, rng.randrange(6), *range(rng.randrange(20)))
-        blocks = [path[: end + 1] for end in range(len(path))]
-        sizes = [float(4 + len(block) % 3) for block in blocks[:-1]] + [float(rng.randrange(1, 9))]
-        holders.record(0, [hash(block) for block in blocks], 200.0, sizes=sizes)
-        for block, size in zip(reversed(blocks), reversed(sizes), strict=True):
-            plain.pop(block, None)
-            plain[block] = size
-        while sum(plain.values()) > 200.0:
-            del plain[next(iter(plain))]
-        told.append(len(holders))
-        kept.append(len(plain))
-
-    assert told == kept
-
-
-def test_prompts_sent_again_take_no_more_memory() -> None:
+@given(st.lists(st.integers(0, 7), max_size=12))
+def test_engines_that_hold_what_they_can_not_are_grouped_somehow(masks: list[int]) -> None:
     holders = Holders()
-    prompts = [tuple(range(1 << 40, (1 << 40) + 60)) + tuple(range(own, own + 9)) for own in range(0, 900, 9)]
+    for block, mask in enumerate(masks):
+        for replica in members(mask):
+            holders.stored(replica, [block])
 
-    def send(times: int) -> int:
-        tracemalloc.start()
-        for _ in range(times):
-            for prompt in prompts:
-                holders.record(0, tuple(map(int, map(str, prompt))), 1e9)
-        taken = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-        return taken
+    groups = holders.groups(range(len(masks)))
 
-    once = send(1)
-
-    assert send(30) < 2 * once
+    assert all(1 <= num <= len(masks) for num, _ in groups)
 
 
 def test_blocks_that_go_by_other_names_are_found_by_these() -> None:

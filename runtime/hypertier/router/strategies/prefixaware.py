@@ -6,14 +6,14 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
 from hypertier.router.cache_sizes import CacheSizes
-from hypertier.router.holders import Holders
-from hypertier.router.openai import BLOCK_ENDS, BLOCK_LENGTHS, InferenceRequest, likely_bytes
+from hypertier.router.openai import BLOCK_ENDS, InferenceRequest, likely_bytes, prefix_bytes
+from hypertier.router.prefixes import Prefixes
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.scoring import Scoring
 from hypertier.router.strategies.by_score import Choice
 
-# A block of one replica in `Holders`: 178 to 212 bytes by tracemalloc on CPython 3.11, for 1 to 64 replicas.
-ENTRY_BYTES = 224
+OFFSETS = (0, *BLOCK_ENDS)
+"""Bytes before each block."""
 
 
 class PrefixAware:
@@ -33,7 +33,7 @@ class PrefixAware:
         self._sizes = sizes
         self._capacity_bytes = capacity_bytes
         self._now = now
-        self._holders = Holders()
+        self._prompts = Prefixes(OFFSETS)
         self._scoring = Scoring()
         self._numbers: dict[Replica, int] = {}
         self._by_number: dict[int, Replica] = {}
@@ -45,7 +45,7 @@ class PrefixAware:
     @property
     def index_bytes(self) -> int:
         """Memory that the index takes, estimated."""
-        return ENTRY_BYTES * self._holders.num_recorded
+        return self._prompts.num_bytes
 
     def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
         """The lowest cost."""
@@ -53,19 +53,19 @@ class PrefixAware:
 
     def _sent_groups(self, request: InferenceRequest) -> list[tuple[float, int]]:
         """Bytes of the prompt's beginning that replicas were sent, most first, each with the set of them."""
-        return self._groups_of(self._holders, request)
+        return self._groups_of(self._prompts, request)
 
     @staticmethod
-    def _groups_of(holders: Holders, request: InferenceRequest) -> list[tuple[float, int]]:
+    def _groups_of(prompts: Prefixes, request: InferenceRequest) -> list[tuple[float, int]]:
         return [
             (likely_bytes(num_blocks, request.num_bytes), mask)
-            for num_blocks, mask in holders.groups(request.block_hashes)
+            for num_blocks, mask in prompts.groups(request.block_hashes)
         ]
 
     @property
-    def _max_blocks(self) -> int:
-        """What may be remembered of one replica."""
-        return self._capacity_bytes // (ENTRY_BYTES * len(self._numbers))
+    def _max_bytes(self) -> float:
+        """Memory for what one replica was sent."""
+        return self._capacity_bytes / len(self._numbers)
 
     def _cheapest(
         self,
@@ -93,14 +93,11 @@ class PrefixAware:
         size = max(1, request.num_bytes)
         self._scoring.sent(ticket, number, choice.matched_bytes, size, now, streamed=request.streamed)
         self._sizes.sent(choice.replica, size)
-        if request.block_hashes:
-            self._holders.record(
-                number,
-                request.block_hashes,
-                self._sizes.bytes_of(choice.replica),
-                sizes=block_lengths(len(request.block_hashes), size),
-                max_blocks=self._max_blocks,
-            )
+        hashes = request.block_hashes
+        if hashes:
+            capacity = self._sizes.bytes_of(choice.replica)
+            rest = max(0, size - prefix_bytes(len(hashes)))
+            self._prompts.record(number, hashes, capacity, rest=rest, max_bytes=self._max_bytes)
 
     def first_token(self, ticket: Hashable, now: float) -> None:
         """Learn how long it took."""
@@ -120,7 +117,7 @@ class PrefixAware:
             if number is not None:
                 del self._numbers[replica], self._by_number[number]
                 self._scoring.remove(number)
-                self._holders.forget(number)
+                self._prompts.forget(number)
         elif number is None:
             number = next(
                 number for number in range(len(self._by_number) + 1) if number not in self._by_number
@@ -129,18 +126,10 @@ class PrefixAware:
             self._by_number[number] = replica
             self._scoring.add(number, self._now())
         elif replica.state is State.EJECTED:
-            self._holders.forget(number)
+            self._prompts.forget(number)
 
     def _mask(self, replicas: Sequence[Replica]) -> int:
         mask = 0
         for replica in replicas:
             mask |= 1 << self._numbers[replica]
         return mask
-
-
-def block_lengths(num_blocks: int, num_bytes: int) -> Sequence[int]:
-    """Bytes that each of a prompt's blocks stands for: the last one also for what follows and fills none."""
-    rest = num_bytes - BLOCK_ENDS[num_blocks - 1]
-    if rest <= 0:
-        return BLOCK_LENGTHS[:num_blocks]
-    return (*BLOCK_LENGTHS[: num_blocks - 1], BLOCK_LENGTHS[num_blocks - 1] + rest)
