@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,6 +20,7 @@ from hypertier.tier.backends.backend import Backend
 from hypertier.tier.backends.hyperpod import HyperPodBackend
 from hypertier.tier.backends.memory import MemoryBackend
 from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.resp_reader import PART_BYTES
 from hypertier.tier.credentials import Credentials, FixedCredentials
 
 SECONDS = 20.0
@@ -85,6 +86,25 @@ def test_what_was_put_is_got_whatever_the_cut(backend: Backend) -> None:
     backend.put(b"contract:cut", [value[:64], memoryview(value)[64:]], TTL, SECONDS)
 
     assert get(backend, b"contract:cut", 100, len(value) - 100) == (len(value), value)
+
+
+def test_a_listener_hears_of_a_value_that_fits_in_parts_as_it_comes(backend: Backend) -> None:
+    value = bytes(range(251)) * 8_000
+    backend.put(b"contract:heard", [value], TTL, SECONDS)
+    heard: list[list[bytes]] = []
+
+    def listener() -> Callable[[memoryview], None]:
+        heard.append([])
+        return lambda part: heard[-1].append(bytes(part))
+
+    buffers = [memoryview(bytearray(64)), memoryview(bytearray(len(value) - 64))]
+    for wanted in (buffers, buffers[:1]):
+        backend.get_into(b"contract:heard", wanted, TTL, SECONDS, listener)
+    backend.get_into(b"contract:nothing", buffers, TTL, SECONDS, listener)
+
+    assert [b"".join(parts) for parts in heard] == [value]
+    assert len(heard[0][0]) == 64
+    assert isinstance(backend, MemoryBackend) or max(map(len, heard[0])) <= PART_BYTES
 
 
 def test_an_absent_key_has_no_value(backend: Backend) -> None:

@@ -39,12 +39,14 @@ class ChunkCipher:
 
     def encrypt(self, namespace: bytes, key: bytes, payload: memoryview) -> memoryview:
         """Return the encrypted payload, `OVERHEAD_BYTES` longer."""
-        sealed = bytearray(len(payload) + OVERHEAD_BYTES)
-        nonce = os.urandom(NONCE_BYTES)
-        sealed[:NONCE_BYTES] = nonce
-        view = memoryview(sealed)
-        self._cipher(namespace, key).encrypt_into(nonce, payload, None, view[NONCE_BYTES:])
-        return view
+        sealed = memoryview(bytearray(len(payload) + OVERHEAD_BYTES))
+        self.encrypt_into(namespace, key, payload, sealed)
+        return sealed
+
+    def encrypt_into(self, namespace: bytes, key: bytes, payload: memoryview, sealed: memoryview) -> None:
+        """Encrypt into `sealed`, `OVERHEAD_BYTES` longer."""
+        sealed[:NONCE_BYTES] = nonce = os.urandom(NONCE_BYTES)
+        self._cipher(namespace, key).encrypt_into(nonce, payload, None, sealed[NONCE_BYTES:])
 
     def decrypt_into(self, namespace: bytes, key: bytes, sealed: memoryview, slot: memoryview) -> bool:
         """Decrypt into `slot`; returns whether it is what was encrypted for this namespace and key."""

@@ -8,6 +8,7 @@ evicted does not verify.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -15,7 +16,7 @@ from typing import Protocol
 
 from hypertier.tier.backends.backend import Backend, Buffer
 from hypertier.tier.cipher import OVERHEAD_BYTES, ChunkCipher
-from hypertier.tier.entry import HEADER_BYTES, Flaw, header_flaw, payload_flaw, seal
+from hypertier.tier.entry import HEADER_BYTES, Flaw, PartsChecksum, header_flaw, payload_flaw, seal
 from hypertier.tier.names import entry_name, facts_name, ledger_name
 from hypertier.tier.settings import STRIPE_BYTES
 from hypertier.tier.tenants import Tenants
@@ -92,6 +93,7 @@ class Entries:
         self._io_timeout_seconds = io_timeout_seconds
         self._clock = clock
         self._describe_at = float("-inf")
+        self._buffers = threading.local()
 
     @property
     def chunk_bytes(self) -> int:
@@ -154,22 +156,31 @@ class Entries:
         namespace = self._namespace.digest()
         if self._cipher is None:
             return self._receive(namespace, key, slot, deadline)
-        stored = memoryview(bytearray(self._stored_bytes))
+        stored = self._own_buffer()
         outcome = self._receive(namespace, key, stored, deadline)
         if outcome is Loaded.WHOLE and not self._cipher.decrypt_into(namespace, key, stored, slot):
             return Flaw.PAYLOAD
         return outcome
 
+    def _own_buffer(self) -> memoryview:
+        """Room for an encrypted chunk, of this thread: to have the kernel clear new pages takes a while."""
+        if not hasattr(self._buffers, "own"):
+            self._buffers.own = memoryview(bytearray(self._stored_bytes))
+        own: memoryview = self._buffers.own
+        return own
+
     def _receive(self, namespace: bytes, key: bytes, target: memoryview, deadline: float) -> Loaded | Flaw:
         header = bytearray(HEADER_BYTES)
         ttl_seconds = self.ttl_seconds(key)
+        checksum = PartsChecksum(header)
         offset = 0
         for stripe, size in enumerate(self._sizes):
             buffers = [target[offset : offset + size]]
             if stripe == 0:
                 buffers.insert(0, memoryview(header))
             timeout = min(self._io_timeout_seconds, deadline - self._clock())
-            length = self._backend.get_into(entry_name(namespace, key, stripe), buffers, ttl_seconds, timeout)
+            name = entry_name(namespace, key, stripe)
+            length = self._backend.get_into(name, buffers, ttl_seconds, timeout, checksum.begin)
             if length is None:
                 return Loaded.ABSENT
             if length != sum(map(len, buffers)):
@@ -179,12 +190,16 @@ class Entries:
                 if flaw:
                     return flaw
             offset += size
-        return payload_flaw(bytes(header), target) or Loaded.WHOLE
+            checksum.end()
+        return payload_flaw(bytes(header), checksum.value) or Loaded.WHOLE
 
     def store(self, key: bytes, slot: memoryview) -> None:
         """Write a chunk, the proving stripe last; and, now and then, what its namespace stands for."""
         namespace = self._namespace.digest()
-        payload = self._cipher.encrypt(namespace, key, slot) if self._cipher else slot
+        payload = slot
+        if self._cipher is not None:
+            payload = self._own_buffer()
+            self._cipher.encrypt_into(namespace, key, slot, payload)
         header = seal(namespace, key, payload, len(self._sizes))
         ttl_seconds = self.ttl_seconds(key)
         end = self._stored_bytes

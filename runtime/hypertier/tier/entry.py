@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Callable
 from enum import Enum
 
 import xxhash
@@ -74,10 +75,40 @@ def header_flaw(header: bytes, namespace: bytes, key: bytes, num_bytes: int, num
     return None
 
 
-def payload_flaw(header: bytes, payload: memoryview) -> Flaw | None:
-    """Return why `payload` is not what the flawless `header` was made for, None when it is."""
+def payload_flaw(header: bytes, found: int) -> Flaw | None:
+    """Return why a payload with the checksum `found` is not what the flawless `header` was made for."""
     expected = _FIELDS.unpack(header[: _FIELDS.size])[-1]
-    return None if checksum(payload) == expected else Flaw.PAYLOAD
+    return None if found == expected else Flaw.PAYLOAD
+
+
+class PartsChecksum:
+    """The checksum of a payload that comes in stripes, and each of these in parts, behind `header`.
+
+    A stripe may be begun again; it counts when it has ended.
+    """
+
+    def __init__(self, header: bytearray) -> None:
+        self._header = header
+        self._before = self._now = xxhash.xxh3_64()
+
+    def begin(self) -> Callable[[memoryview], None]:
+        """A stripe comes; tell what this returns of its parts."""
+        self._now = now = self._before.copy()
+
+        def tell(part: memoryview) -> None:
+            if part.obj is not self._header:
+                now.update(part)
+
+        return tell
+
+    def end(self) -> None:
+        """The stripe is whole."""
+        self._before = self._now
+
+    @property
+    def value(self) -> int:
+        """Of all stripes that have ended."""
+        return self._before.intdigest()
 
 
 def checksum(payload: memoryview) -> int:

@@ -6,16 +6,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypertier.tier.entry import HEADER_BYTES, Flaw, header_flaw, payload_flaw, seal
+from hypertier.tier.entry import HEADER_BYTES, Flaw, PartsChecksum, header_flaw, payload_flaw, seal
 
 NAMESPACE, OTHER_NAMESPACE = b"n" * 16, b"m" * 16
 KEY, OTHER_KEY = b"k" * 36, b"l" * 36
 
 
 def flaw(header: bytes, payload: bytes, num_stripes: int = 2) -> Flaw | None:
-    return header_flaw(header, NAMESPACE, KEY, len(payload), num_stripes) or payload_flaw(
-        header, memoryview(payload)
-    )
+    found = header_flaw(header, NAMESPACE, KEY, len(payload), num_stripes)
+    return found or payload_flaw(header, in_stripes([payload[:7]], [payload[7:9], payload[9:]]))
+
+
+def in_stripes(*stripes: list[bytes]) -> int:
+    """The checksum of a payload that comes in stripes, each in parts."""
+    header = bytearray(HEADER_BYTES)
+    checksum = PartsChecksum(header)
+    for parts in stripes:
+        tell = checksum.begin()
+        tell(memoryview(header))
+        for part in parts:
+            tell(memoryview(part))
+        checksum.end()
+    return checksum.value
 
 
 @settings(deadline=None)
@@ -37,6 +49,18 @@ def test_what_was_sealed_is_flawless(payload: bytes) -> None:
 
     assert len(header) == HEADER_BYTES
     assert flaw(header, payload) is None
+
+
+def test_a_stripe_that_is_begun_again_counts_once() -> None:
+    checksum = PartsChecksum(bytearray())
+    checksum.begin()(memoryview(b"pay"))
+    checksum.end()
+
+    checksum.begin()(memoryview(b"lo"))  # then its connection is lost
+    checksum.begin()(memoryview(b"load"))
+    checksum.end()
+
+    assert payload_flaw(seal(NAMESPACE, KEY, memoryview(b"payload"), 2), checksum.value) is None
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
+# Told of each part of a value as it has come, in order; made anew for each attempt to receive the value.
+Listener = Callable[[], Callable[[memoryview], None]]
 
 
 class Backend(Protocol):
@@ -21,9 +23,16 @@ class Backend(Protocol):
         ...
 
     def get_into(
-        self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
+        self,
+        key: bytes,
+        buffers: Sequence[memoryview],
+        ttl_seconds: int,
+        timeout_seconds: float,
+        listener: Listener | None = None,
     ) -> int | None:
         """Receive the value of `key` into `buffers`, one after the other, and let it live `ttl_seconds` anew.
+
+        `listener` is told of a value that fits, in parts that a CPU still has in its cache.
 
         Returns:
             The value's length in bytes, None when there is no value. The buffers hold the value if and only

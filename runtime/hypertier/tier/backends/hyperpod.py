@@ -16,7 +16,7 @@ from itertools import islice
 
 from hypertier.errors import TierError
 from hypertier.tier.address import L2Address
-from hypertier.tier.backends.backend import Buffer
+from hypertier.tier.backends.backend import Buffer, Listener
 from hypertier.tier.backends.daemon import Daemon, Lease
 from hypertier.tier.backends.segment import Segment
 
@@ -56,7 +56,12 @@ class HyperPodBackend:
         return [found.get(key, False) for key in keys]
 
     def get_into(
-        self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
+        self,
+        key: bytes,
+        buffers: Sequence[memoryview],
+        ttl_seconds: int,
+        timeout_seconds: float,
+        listener: Listener | None = None,
     ) -> int | None:
         """Copy the value out of shared memory under a lease."""
         deadline = self._clock() + timeout_seconds
@@ -66,7 +71,8 @@ class HyperPodBackend:
         try:
             if lease.num_bytes != sum(map(len, buffers)):
                 return lease.num_bytes
-            copied = self._segment.copy(lease.segment, lease.pieces, buffers)
+            tell = listener() if listener else None
+            copied = self._segment.copy(lease.segment, lease.pieces, buffers, tell)
             return lease.num_bytes if copied and self._is_fresh(lease) else None
         finally:
             with suppress(TierError):  # it expires by itself

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from hypertier.errors import TierUnavailableError
-from hypertier.tier.backends.backend import Buffer
+from hypertier.tier.backends.backend import Buffer, Listener
 
 
 class MemoryBackend:
@@ -37,7 +37,12 @@ class MemoryBackend:
             return [self._value(key) is not None for key in keys]
 
     def get_into(
-        self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
+        self,
+        key: bytes,
+        buffers: Sequence[memoryview],
+        ttl_seconds: int,
+        timeout_seconds: float,
+        listener: Listener | None = None,
     ) -> int | None:
         """Copy the value into `buffers` as far as it goes and return its length."""
         self._enter(timeout_seconds, key)
@@ -46,11 +51,14 @@ class MemoryBackend:
             if value is None:
                 return None
             self._expires_at[key] = self._clock() + ttl_seconds
+        tell = listener() if listener and len(value) == sum(map(len, buffers)) else None
         offset = 0
         for buffer in buffers:
             piece = value[offset : offset + len(buffer)]
             buffer[: len(piece)] = piece
             offset += len(buffer)
+            if tell:
+                tell(buffer)
         return len(value)
 
     def put(self, key: bytes, buffers: Sequence[Buffer], ttl_seconds: int, timeout_seconds: float) -> None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from hypertier.errors import ConfigError, TierError, TierPartError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
-from hypertier.tier.backends.backend import Buffer
+from hypertier.tier.backends.backend import Buffer, Listener
 from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import parse_redirect
@@ -112,12 +112,17 @@ class RespBackend:
         return found
 
     def get_into(
-        self, key: bytes, buffers: Sequence[memoryview], ttl_seconds: int, timeout_seconds: float
+        self,
+        key: bytes,
+        buffers: Sequence[memoryview],
+        ttl_seconds: int,
+        timeout_seconds: float,
+        listener: Listener | None = None,
     ) -> int | None:
         """Send GETEX ... EX and receive into `buffers`. A key that holds no string holds no value."""
         request = [command(b"GETEX", key, b"EX", b"%d" % ttl_seconds)]
         lengths = self._call(
-            key, [request], lambda connection: connection.read_into(buffers), timeout_seconds
+            key, [request], lambda connection: connection.read_into(buffers, listener), timeout_seconds
         )
         if isinstance(lengths, ErrorReply):
             if lengths.code == "WRONGTYPE":

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hypertier.errors import TierError, TierUnavailableError
 from hypertier.tier.address import L2Address
-from hypertier.tier.backends.backend import Buffer
+from hypertier.tier.backends.backend import Buffer, Listener
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply, ReplyReader, drop
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.credentials import CredentialSource
@@ -79,9 +79,11 @@ class Connection:
             self._note(reply)
         return reply
 
-    def read_into(self, buffers: Sequence[memoryview]) -> int | ErrorReply | None:
+    def read_into(
+        self, buffers: Sequence[memoryview], listener: Listener | None = None
+    ) -> int | ErrorReply | None:
         """Receive the next reply, a value, into `buffers`."""
-        length = self._reader.read_into(buffers)
+        length = self._reader.read_into(buffers, listener)
         if isinstance(length, ErrorReply):
             self._note(length)
         return length

@@ -5,12 +5,14 @@ https://redis.io/docs/latest/develop/reference/protocol-spec/ (read 2026-12-01)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hypertier.errors import TierProtocolError
+from hypertier.tier.backends.backend import Listener
 
 BUFFER_BYTES = 64 * 1024
+PART_BYTES = 512 * 1024  # what the second cache of a CPU has room for, and more costs less
 LARGEST_BULK_BYTES = 1024 * 1024
 LARGEST_SKIPPED_BYTES = 16 * 1024 * 1024
 LARGEST_ARRAY = 65_536
@@ -70,9 +72,11 @@ class ReplyReader:
             return None if number == -1 else [self.read(depth + 1) for _ in range(number)]
         raise TierProtocolError(f"a reply begins with {(kind + rest)[:32]!r}")
 
-    def read_into(self, buffers: Sequence[memoryview]) -> int | ErrorReply | None:
+    def read_into(
+        self, buffers: Sequence[memoryview], listener: Listener | None = None
+    ) -> int | ErrorReply | None:
         """Receive a bulk string into `buffers`, one after the other, and return its length, None if there is
-        none.
+        none. `listener` is told of it in parts of at most `PART_BYTES`.
 
         A value of another length than theirs together is skipped.
         """
@@ -85,13 +89,25 @@ class ReplyReader:
         if length == -1:
             return None
         if length == sum(map(len, buffers)):
-            ending = bytearray(2)
-            self._exactly(*buffers, memoryview(ending))
-            check_ending(ending)
+            self._value(buffers, listener)
         else:
             self._skip(length)
             self._end_of_bulk()
         return length
+
+    def _value(self, buffers: Sequence[memoryview], listener: Listener | None) -> None:
+        ending = memoryview(bytearray(2))
+        if listener is None:
+            self._exactly(*buffers, ending)
+        else:
+            tell = listener()
+            *parts, last = [*parts_of(buffers)] or [ending[:0]]
+            for part in parts:
+                self._exactly(part)
+                tell(part)
+            self._exactly(last, ending)
+            tell(last)
+        check_ending(ending)
 
     def _bulk(self, length: int) -> bytes | None:
         if length == -1:
@@ -166,6 +182,13 @@ class ReplyReader:
         return at_least_one(self._recv_into(target))
 
 
+def parts_of(buffers: Sequence[memoryview]) -> Iterator[memoryview]:
+    """Cut buffers into parts of at most `PART_BYTES`."""
+    for buffer in buffers:
+        for start in range(0, len(buffer), PART_BYTES):
+            yield buffer[start : start + PART_BYTES]
+
+
 def at_least_one(num_bytes: int) -> int:
     """Check that the stream has not ended."""
     if num_bytes == 0:
@@ -173,7 +196,7 @@ def at_least_one(num_bytes: int) -> int:
     return num_bytes
 
 
-def check_ending(ending: bytearray) -> None:
+def check_ending(ending: memoryview) -> None:
     """Check what stands behind a bulk string."""
     if ending != b"\r\n":
         raise TierProtocolError("a string is longer than it says")

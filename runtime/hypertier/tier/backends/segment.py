@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hypertier.errors import TierUnavailableError
+from hypertier.tier.backends.resp_reader import PART_BYTES
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,14 @@ class Segment:
             raise TierUnavailableError(f"{self._path}: {error.strerror}") from error
         return Identity(status.st_dev, status.st_ino)
 
-    def copy(self, wanted: Identity, pieces: Sequence[Piece], buffers: Sequence[memoryview]) -> bool:
-        """Fill `buffers` from the pieces, which are as long together.
+    def copy(
+        self,
+        wanted: Identity,
+        pieces: Sequence[Piece],
+        buffers: Sequence[memoryview],
+        tell: Callable[[memoryview], None] | None = None,
+    ) -> bool:
+        """Fill `buffers` from the pieces, which are as long together; `tell` hears of each part then.
 
         Returns whether they were: not when the segment is another one by now, or shorter.
         """
@@ -62,7 +69,7 @@ class Segment:
             return False
         try:
             left = list(buffers)
-            return all(read_piece(descriptor, piece, left) for piece in pieces)
+            return all(read_piece(descriptor, piece, left, tell) for piece in pieces)
         finally:
             os.close(descriptor)
 
@@ -88,14 +95,18 @@ class Segment:
             return os.dup(self._descriptor) if self._identity == wanted else None
 
 
-def read_piece(descriptor: int, piece: Piece, left: list[memoryview]) -> bool:
+def read_piece(
+    descriptor: int, piece: Piece, left: list[memoryview], tell: Callable[[memoryview], None] | None = None
+) -> bool:
     """Read one piece into what is left of the buffers; returns whether all of it was there."""
     offset, length = piece.offset, piece.length
     while length and left:
-        target = left[0][:length]
+        target = left[0][: min(length, PART_BYTES) if tell else length]
         count = os.preadv(descriptor, [target], offset)
         if count == 0:
             return False
+        if tell:
+            tell(target[:count])
         offset += count
         length -= count
         left[0] = left[0][count:]
