@@ -26,7 +26,7 @@ from typing import BinaryIO
 
 from hypertier.errors import TierUnavailableError
 from hypertier.tier.frames import Tally, frame, read_message
-from hypertier.tier.mapping import map_shared
+from hypertier.tier.mapping import map_shared, populate
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import ThreadMover
 from hypertier.tier.mover_plan import MoverPlan, build_mover
@@ -34,6 +34,7 @@ from hypertier.tier.transfers import Patience
 
 LONGEST_SILENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.5
+LOWEST_PRIORITY = 19
 
 
 class Root:
@@ -107,13 +108,21 @@ def end_with(pid: int, engine: int | None = None) -> None:
     os._exit(0)
 
 
+def prepare(view: memoryview, l1: int, offset: int) -> None:
+    """Make L1 ready to be received into, when nothing else has a use for the CPU."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
+    populate(view, l1, offset)
+    os.close(l1)
+
+
 def serve(end: socket.socket, l1: int, tally: Tally) -> None:
     """Do what is asked, until there is nobody who asks."""
     stream: BinaryIO = end.makefile("rb")
     pickled, offset, num_bytes = read_message(stream)
     plan: MoverPlan = pickle.loads(pickled)
     view = map_shared(l1, offset, num_bytes)
-    os.close(l1)
+    threading.Thread(target=prepare, args=(view, l1, offset), daemon=True).start()
     root, counters, reporter = Root(), Counters(), Reporter(end.sendall, tally)
     mover = build_mover(plan, view, root, counters, reporter.note_change, reporter.note_news)
     threading.Thread(target=reporter.run, args=(mover, counters), daemon=True).start()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import mmap
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
-from hypertier.tier.mapping import map_shared, shared_file
+from hypertier.tier.mapping import map_shared, populate, shared_file
 
 PAGE = mmap.PAGESIZE
 
@@ -70,3 +71,24 @@ def test_another_file_under_the_same_name_is_not_taken_for_it(tmp_path: Path) ->
         os.close(found[0])
         ours[:3] = b"abc"
         assert bytes(theirs[:3]) == b"abc"
+
+
+def test_what_is_populated_is_written_without_a_fault_and_holes_stay_holes() -> None:
+    pages, hole, data = 8192, 16, mmap.ALLOCATIONGRANULARITY
+    descriptor = os.memfd_create("l1")
+    os.ftruncate(descriptor, data + pages * mmap.PAGESIZE)
+    end = data + (pages - hole) * mmap.PAGESIZE
+    with mmap.mmap(descriptor, end) as whole:
+        whole[:] = bytes(end)  # all but the last pages
+    offset = data + 64
+    view = map_shared(descriptor, offset, pages * mmap.PAGESIZE - 64)
+
+    populate(view, descriptor, offset)
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    for page in range(0, end - offset, mmap.PAGESIZE):
+        view[page] = 1
+    faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+    assert faults < pages // 64
+    assert os.stat(descriptor).st_blocks * 512 == end
+    os.close(descriptor)
