@@ -121,8 +121,30 @@ def glide(port: int, size: int) -> Client:
 
 
 def lmcache_redis(port: int, size: int) -> Client:
-    """LMCache's own connector for `redis://`, over LMCache's own memory allocator."""
+    """LMCache's own connector for `redis://`."""
+    from lmcache.v1.storage_backend.connector.redis_connector import RedisConnector
+
+    return lmcache(size, lambda loop, backend: RedisConnector(f"redis://127.0.0.1:{port}", loop, backend))
+
+
+def lmcache_valkey(port: int, size: int) -> Client:
+    """LMCache's own connector for `valkey://`, over valkey-glide."""
+    from lmcache.v1.storage_backend.connector.valkey_connector import ValkeyConnector
+
+    return lmcache(size, lambda loop, backend: ValkeyConnector("127.0.0.1", port, loop, backend))
+
+
+def lmcache_resp(port: int, size: int) -> Client:
+    """LMCache's own connector for `resp://`, in C++."""
+    from lmcache.v1.storage_backend.connector.redis_connector import RESPConnector
+
+    return lmcache(size, lambda loop, backend: RESPConnector("127.0.0.1", port, loop, backend))
+
+
+def lmcache(size: int, connect: Callable[[Any, Any], Any]) -> Client:
+    """One of LMCache's connectors, over LMCache's own memory allocator."""
     import asyncio
+    import threading
 
     import torch
     from lmcache.utils import CacheEngineKey
@@ -130,7 +152,6 @@ def lmcache_redis(port: int, size: int) -> Client:
     from lmcache.v1.memory_allocators.host_memory_allocator import HostMemoryAllocator
     from lmcache.v1.memory_management import MemoryFormat
     from lmcache.v1.metadata import LMCacheMetadata
-    from lmcache.v1.storage_backend.connector.redis_connector import RedisConnector
 
     tokens, layers, heads, width = 256, 4, 2, size // (2 * 4 * 256 * 2 * 4)
     allocator = HostMemoryAllocator(8 * size)
@@ -145,21 +166,22 @@ def lmcache_redis(port: int, size: int) -> Client:
             return allocator.allocate(shapes, dtypes, fmt)
 
     loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()  # as in LMCache
     backend = Backend()
-    connector = RedisConnector(f"redis://127.0.0.1:{port}", loop, backend)
+    connector = connect(loop, backend)
     key = CacheEngineKey("bench", 1, 0, 7, torch.float32)
     shapes, dtypes = backend.metadata.get_shapes(), backend.metadata.get_dtypes()
     stored = backend.allocate(shapes, dtypes, MemoryFormat.KV_2LTD)
     assert stored.get_size() == size
 
     def get() -> None:
-        loaded = loop.run_until_complete(connector.get(key))
+        loaded = asyncio.run_coroutine_threadsafe(connector.get(key), loop).result()
         assert loaded.get_size() == size
         loaded.ref_count_down()
 
     def put() -> None:
         stored.ref_count_up()
-        loop.run_until_complete(connector.put(key, stored))
+        asyncio.run_coroutine_threadsafe(connector.put(key, stored), loop).result()
 
     return get, put
 
@@ -173,4 +195,6 @@ CLIENTS: dict[str, Callable[[int, int], Client]] = {
     "redis-py + hiredis": redis_py,
     "valkey-glide": glide,
     "LMCache redis://": lmcache_redis,
+    "LMCache valkey://": lmcache_valkey,
+    "LMCache resp://": lmcache_resp,
 }
