@@ -96,16 +96,16 @@ class ReplyReader:
         return length
 
     def _value(self, buffers: Sequence[memoryview], listener: Listener | None) -> None:
-        ending = memoryview(bytearray(2))
+        ending = bytearray(2)
         if listener is None:
-            self._exactly(*buffers, ending)
+            self._exactly(*buffers, memoryview(ending))
         else:
             tell = listener()
-            *parts, last = [*parts_of(buffers)] or [ending[:0]]
+            *parts, last = [*parts_of(buffers)] or [memoryview(b"")]
             for part in parts:
                 self._exactly(part)
                 tell(part)
-            self._exactly(last, ending)
+            self._exactly(last, memoryview(ending))
             tell(last)
         check_ending(ending)
 
@@ -196,7 +196,7 @@ def at_least_one(num_bytes: int) -> int:
     return num_bytes
 
 
-def check_ending(ending: memoryview) -> None:
+def check_ending(ending: bytearray) -> None:
     """Check what stands behind a bulk string."""
     if ending != b"\r\n":
         raise TierProtocolError("a string is longer than it says")
