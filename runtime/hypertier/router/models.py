@@ -45,7 +45,7 @@ class Models:
         """The replica serves these: the `data` of its `/v1/models`."""
         if replica.state is State.LEAVING:
             return
-        listed = {entry["id"].encode(): entry for entry in entries[:MAX_MODELS] if _has_id(entry)}
+        listed = {name: entry for entry in entries[:MAX_MODELS] if (name := _name(entry)) is not None}
         before = self._listed.get(replica)
         self._listed[replica] = listed
         self._compare()
@@ -113,8 +113,13 @@ def _bases(listed: Mapping[bytes, Mapping[str, Any]]) -> list[tuple[str, Any, An
     ]
 
 
-def _has_id(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and isinstance(entry.get("id"), str)
+def _name(entry: Any) -> bytes | None:
+    """What clients call it, in bytes; None where it has no name that could be written."""
+    name = entry.get("id") if isinstance(entry, Mapping) else None
+    try:
+        return name.encode() if isinstance(name, str) else None
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can spell
+        return None
 
 
 def form_model(request: Request) -> tuple[int, int] | None:

@@ -89,6 +89,25 @@ def ask(
     return run_loop(act())
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(json.loads('{"id": "\\ud800"}'), id="half-a-surrogate-pair"),
+        pytest.param({"id": 1}, id="number"),
+        pytest.param({}, id="none"),
+        pytest.param("m", id="text"),
+    ],
+)
+def test_what_has_no_name_that_clients_could_write_is_passed_over(entry: object) -> None:
+    replicas, (replica,) = healthy_replicas(1)
+    models = Models(replicas)
+
+    models.learn(replica, [entry, {"id": "m"}])  # type: ignore[list-item]
+
+    assert models.servers(b"m", [replica]) == [replica]
+    assert models.refusal(b"other") is not None
+
+
 @pytest.mark.parametrize("path", JSON_PATHS, ids=bytes.decode)
 def test_request_reaches_an_engine_that_serves_its_model_unchanged(path: bytes) -> None:
     data = json.dumps({"input": "x", "model": "b", "vendor_field": {"x": [1]}}).encode()
