@@ -15,8 +15,12 @@ from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.by_score import Choice
 
+REQUEST_BYTES = 1024
+"""Memory of a request of another router's in flight, what the strategies know of it included."""
 MAX_IN_FLIGHT = 65536
-"""Requests in flight that one other router may have: about 20 MB of memory."""
+"""Requests in flight that one other router may have: 64 MiB."""
+MAX_HEARD_BYTES = 256 * 2**20
+"""Memory of all that others have in flight: so many routers can't be believed to have more."""
 
 _NOTHING: dict[int, object] = {}
 
@@ -134,6 +138,8 @@ class Shared:
         in_flight = self._heard.setdefault(peer, {})
         if len(in_flight) >= MAX_IN_FLIGHT:
             raise PeerError("too_many", f"{MAX_IN_FLIGHT} requests in flight are the most")
+        if REQUEST_BYTES * self._counts.num_in_flight >= MAX_HEARD_BYTES:
+            raise PeerError("too_many", f"{MAX_HEARD_BYTES} bytes of requests in flight are the most")
         if sent.number in in_flight:
             raise PeerError("malformed", f"request {sent.number} was sent before it finished")
         replica = self._named.get(sent.replica)

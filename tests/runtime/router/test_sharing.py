@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -207,6 +208,33 @@ def test_one_router_has_a_bounded_number_of_requests_in_flight(monkeypatch: pyte
         side.shared.heard("peer", Sent(3, b"10.0.0.1:8000", 10, 0, True, ()), 1.0)
 
     assert caught.value.cause == "too_many"
+
+
+def test_all_routers_together_have_bounded_memory_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "MAX_HEARD_BYTES", 3 * sharing.REQUEST_BYTES)
+    side = Side()
+    sent = Sent(1, b"10.0.0.1:8000", 10, 0, True, ())
+    for peer in range(3):
+        side.shared.heard(peer, sent, 1.0)
+
+    with pytest.raises(PeerError) as caught:
+        side.shared.heard(3, sent, 1.0)
+    side.shared.lost(0, 1.0)
+    side.shared.heard(3, sent, 1.0)
+
+    assert caught.value.cause == "too_many"
+
+
+@pytest.mark.parametrize("strategy", SHARING)
+def test_request_of_another_router_takes_no_more_memory_than_is_counted(strategy: str) -> None:
+    side = Side(strategy=strategy)
+    tracemalloc.start()
+    for number in range(4000):
+        side.shared.heard("peer", Sent(number, b"10.0.0.1:8000", 10, 0, True, ()), 1.0)
+    took = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+
+    assert took <= 4000 * sharing.REQUEST_BYTES
 
 
 def test_a_request_that_is_sent_twice_is_refused() -> None:
