@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,8 @@ from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.prefixaware import OFFSETS, PrefixAware
 from hypertier.router.tokens import Links
+
+log = logging.getLogger("hypertier.router")
 
 INDEX_SHARE, LINKS_SHARE = 0.6, 0.2
 """Of the memory: for what engines hold, and for prompts' tokens; the rest is `prefixaware`'s."""
@@ -213,9 +216,13 @@ class KvAware(PrefixAware):
         task = asyncio.get_running_loop().create_task(self._learn(kept, block_hashes, replica))
         self._asking[key] = task
 
-        def ended(_: asyncio.Task[None]) -> None:
+        def ended(done: asyncio.Task[None]) -> None:
             del self._asking[key]
             self._asked_bytes -= size
+            error = None if done.cancelled() else done.exception()
+            if error is not None:  # a fault of ours: this prompt alone stays without tokens
+                self.tokenizations["failed"] += 1
+                log.error("a prompt's tokens could not be learned", exc_info=error)
 
         task.add_done_callback(ended)
 
