@@ -207,6 +207,12 @@ CASES = [
         {"cluster": {"existing": "prod"}},
         kind=DEPLOYMENT,
     ),
+    Case(
+        "engine-tls-arguments",
+        {f"{WORKER}args": ["--port", "8000", "--ssl-certfile=/tls/tls.crt"]},
+        f"{WORKER}args[2]",
+        deployment=SELFHOSTED,
+    ),
     Case("not-served-here", {"spec.endpointName": "support"}, "spec.endpointName", deployment=SELFHOSTED),
     Case(
         "not-served-here",

@@ -12,6 +12,7 @@ from hypertier.spec.endpoint import GPU_RESOURCE, InferenceEndpointConfig
 from hypertier.spec.endpoint.pods import PdSpec
 from hypertier.spec.quantities import format_bytes, parse_bytes, parse_count
 from hypertier.spec.roles import EngineRole, pd_spec_of, roles_of
+from hypertier.spec.routing import EngineTls
 from hypertier_cdk.charts.autoscaling import engine_scaling
 from hypertier_cdk.charts.disaggregation import (
     EFA_RESOURCE,
@@ -29,6 +30,14 @@ from hypertier_cdk.charts.engine_arguments import (
     engine_arguments,
     engine_environment,
 )
+from hypertier_cdk.charts.engine_tls import (
+    certificates,
+    check_arguments,
+    engine_mounts,
+    engine_probe,
+    engine_volumes,
+    written_probe,
+)
 from hypertier_cdk.charts.inputs import ChartInputs, engine_image, l2_url, placeholder_annotations, refuse
 from hypertier_cdk.charts.names import ENGINES_LABEL, Names
 from hypertier_cdk.charts.pods import (
@@ -38,7 +47,6 @@ from hypertier_cdk.charts.pods import (
     disruption_budget,
     gpu_tolerations,
     group_selector,
-    http_probe,
     metadata,
     service_account,
     spread,
@@ -68,8 +76,10 @@ def engine_objects(
 ) -> list[Object]:
     """Service account, volumes, and for each kind of engine its service, disruption budget and Deployment."""
     check_command(endpoint)
+    check_arguments(endpoint)
     check_disaggregation(deployment, endpoint)
     made = [] if names.engine_account else [service_account(names, "engine", inputs.engine_role_arn)]
+    made += certificates(deployment, names)
     objects: list[Object] = [*made, *(node_memory_objects(names) if uses_tiered_storage(endpoint) else ())]
     roles = roles_of(deployment, endpoint)
     for role in roles:
@@ -145,10 +155,11 @@ def _deployment(
             ],
             "topologySpreadConstraints": spread(names, component),
             "initContainers": [*weights.init_containers, *_own_init_containers(wishes)],
-            "containers": [_container(deployment, role, plan, weights, inputs, arguments)],
+            "containers": [_container(deployment, role, names, plan, weights, inputs, arguments)],
             "volumes": [
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_bytes(plan.shm_bytes)}},
                 {"name": "tmp", "emptyDir": {"sizeLimit": TMP_SIZE}},
+                *engine_volumes(deployment.routing.engine_tls, names),
                 *weights.volumes,
                 *([node_memory_volume(names)] if uses_tiered_storage(endpoint) else ()),
                 *(wishes.get("volumes") or ()),
@@ -189,6 +200,7 @@ def _own_init_containers(wishes: Mapping[str, Any]) -> list[Object]:
 def _container(
     deployment: Deployment,
     role: EngineRole,
+    names: Names,
     plan: EnginePlan,
     weights: Weights,
     inputs: ChartInputs,
@@ -213,10 +225,11 @@ def _container(
         "volumeMounts": [
             {"name": "shm", "mountPath": "/dev/shm"},
             {"name": "tmp", "mountPath": "/tmp"},
+            *engine_mounts(deployment.routing.engine_tls),
             weights.mount,
             *([node_memory_mount()] if uses_tiered_storage(endpoint) else ()),
         ],
-        **_probes(endpoint, plan),
+        **_probes(endpoint, plan, deployment.routing.engine_tls, names),
     }
     if worker.working_dir:
         container["workingDir"] = worker.working_dir
@@ -276,23 +289,21 @@ def _same(endpoint: InferenceEndpointConfig, name: str, request: Any, limit: Any
     return limit if request is None else request
 
 
-def _probes(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:
+def _probes(
+    endpoint: InferenceEndpointConfig, plan: EnginePlan, tls: EngineTls | None, names: Names
+) -> Object:
     """The manifest's probes; where it has none, ours, which wait for as long as the model takes to load."""
     written = endpoint.spec.worker.probes
+    port = endpoint.spec.worker.model_invocation_port.container_port
+
+    def probe(timeout_seconds: int, failure_threshold: int) -> Object:
+        timing = {"periodSeconds": PROBE_SECONDS, "timeoutSeconds": timeout_seconds}
+        return engine_probe(tls, names, port, HEALTH_PATH, **timing, failureThreshold=failure_threshold)
+
     ours = {
-        "startupProbe": http_probe(
-            HEALTH_PATH,
-            "http",
-            periodSeconds=PROBE_SECONDS,
-            timeoutSeconds=5,
-            failureThreshold=math.ceil(_deploy_seconds(endpoint, plan) / PROBE_SECONDS),
-        ),
-        "readinessProbe": http_probe(
-            HEALTH_PATH, "http", periodSeconds=PROBE_SECONDS, timeoutSeconds=5, failureThreshold=3
-        ),
-        "livenessProbe": http_probe(
-            HEALTH_PATH, "http", periodSeconds=PROBE_SECONDS, timeoutSeconds=10, failureThreshold=6
-        ),
+        "startupProbe": probe(5, math.ceil(_deploy_seconds(endpoint, plan) / PROBE_SECONDS)),
+        "readinessProbe": probe(5, 3),
+        "livenessProbe": probe(10, 6),
     }
     if written is None:
         return ours
@@ -301,7 +312,10 @@ def _probes(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> Object:
         "readinessProbe": written.readiness_probe,
         "livenessProbe": written.liveness_probe,
     }
-    return {name: dict(theirs[name] or probe) for name, probe in ours.items()}
+    return {
+        name: written_probe(tls, names, port, wanted) if (wanted := theirs[name]) else own
+        for name, own in ours.items()
+    }
 
 
 def _deploy_seconds(endpoint: InferenceEndpointConfig, plan: EnginePlan) -> int:

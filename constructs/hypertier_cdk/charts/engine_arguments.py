@@ -25,6 +25,7 @@ from hypertier_cdk.charts.disaggregation import (
     nixl_environment,
     transfer_of,
 )
+from hypertier_cdk.charts.engine_tls import engine_tls_arguments
 from hypertier_cdk.charts.inputs import PLACEHOLDER_L2_URL, ChartInputs, l2_url, refuse
 from hypertier_cdk.charts.names import KV_EVENTS_PORT, KV_REPLAY_PORT
 from hypertier_cdk.charts.pods import Object
@@ -101,6 +102,7 @@ def engine_arguments(
         args += ["--shutdown-timeout", str(DRAIN_SECONDS)]
     if role.decodes:
         args += _kv_events(endpoint, args)
+    args += engine_tls_arguments(deployment.routing.engine_tls)
     tracing = deployment.routing.tracing
     if tracing is not None and option_value(args, "--otlp-traces-endpoint") is None:
         args += ["--otlp-traces-endpoint", f"{tracing.endpoint.rstrip('/')}/v1/traces"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier_cdk.charts.engine_tls import client_files, client_mounts, client_volumes
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, router_image
 from hypertier_cdk.charts.names import EXPORTER_PORT, Names
 from hypertier_cdk.charts.pods import (
@@ -43,6 +44,10 @@ def exporter_arguments(deployment: Deployment, endpoint: InferenceEndpointConfig
     port = endpoint.spec.worker.model_invocation_port.container_port
     arguments = ["--endpoint", endpoint.name, "--region", deployment.region]
     arguments += ["--discover", names.discover(port), "--listen", f"0.0.0.0:{EXPORTER_PORT}"]
+    tls = deployment.routing.engine_tls
+    if tls is not None:
+        for name, value in client_files(tls, names).items():
+            arguments += [f"--{name.replace('_', '-')}", value]
     return arguments if endpoint.kv_cache.l1_enabled else [*arguments, "--no-l1"]
 
 
@@ -87,10 +92,16 @@ def _deployment(
                             "livenessProbe": http_probe(
                                 "/health", "health", periodSeconds=30, timeoutSeconds=5, failureThreshold=5
                             ),
-                            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                            "volumeMounts": [
+                                {"name": "tmp", "mountPath": "/tmp"},
+                                *client_mounts(deployment.routing.engine_tls),
+                            ],
                         }
                     ],
-                    "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+                    "volumes": [
+                        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+                        *client_volumes(deployment.routing.engine_tls, names),
+                    ],
                 },
             },
         },

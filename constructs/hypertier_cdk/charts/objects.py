@@ -25,6 +25,7 @@ OLDEST_KUBERNETES = (1, 30)
 ORDER = (
     "Namespace",
     "ServiceAccount",
+    "Certificate",
     "Role",
     "RoleBinding",
     "NetworkPolicy",

@@ -14,7 +14,7 @@ from hypertier_cdk.charts.shapes import InitContainer, Toleration, check_probe, 
 from hypertier_cdk.charts.tiered_storage import VOLUME
 
 WITHOUT_EFFECT_ANNOTATION = "hypertier.dev/without-effect"
-OWN_VOLUMES = ("shm", "tmp", VOLUME)
+OWN_VOLUMES = ("shm", "tmp", "engine-tls", VOLUME)
 # of Kubernetes' `restricted` standard, which namespaces are held to:
 # https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted (read 2026-12-01)
 VOLUME_KINDS = (

@@ -13,6 +13,7 @@ from hypertier.spec.quantities import format_bytes
 from hypertier.spec.routing import ClientTls
 from hypertier_cdk.charts.access import access_mounts, access_objects, access_volumes
 from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
+from hypertier_cdk.charts.engine_tls import client_mounts, client_volumes
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, router_image
 from hypertier_cdk.charts.names import (
     ROUTER_METRICS_PORT,
@@ -187,6 +188,7 @@ def _deployment(
                                 {"name": "tmp", "mountPath": "/tmp"},
                                 {"name": "routes", "mountPath": ROUTES_FOLDER, "readOnly": True},
                                 *access_mounts(deployment),
+                                *client_mounts(deployment.routing.engine_tls),
                                 *(
                                     [{"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}]
                                     if tls
@@ -200,6 +202,7 @@ def _deployment(
                         # made by who operates the endpoint, at any time; a deployment never resets it
                         {"name": "routes", "configMap": {"name": names.of("routes"), "optional": True}},
                         *access_volumes(deployment, names),
+                        *client_volumes(deployment.routing.engine_tls, names),
                         *([_tls_volume(tls)] if tls else ()),
                     ],
                 },

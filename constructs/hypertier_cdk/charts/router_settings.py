@@ -14,6 +14,7 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, threshold_of
 from hypertier_cdk.charts.access import ACCESS_FILE, KEYS_FILE, SALT_KEY_FILE, has_secret
+from hypertier_cdk.charts.engine_tls import client_files
 from hypertier_cdk.charts.inputs import refuse
 from hypertier_cdk.charts.names import (
     KV_EVENTS_PORT,
@@ -35,10 +36,6 @@ NOT_SET: Mapping[str, str] = {
     "--prefill-replica": "engines are found by their EndpointSlices",
     "--peer": "routers are found by their EndpointSlices",
     "--kv-events": "every engine has an address of its own, and the same port",
-    "--replica-ca": "network policies keep all but routers and exporter from engines",
-    "--replica-cert": "engines ask for no certificate",
-    "--replica-key": "engines ask for no certificate",
-    "--replica-server-name": "engines have no certificate",
     "--explain": "it would tell every client; routing.explainOnRequest tells those that ask",
 }
 # written whatever they are: a pod's memory follows from the sizes, and the rest is what one looks for first
@@ -111,6 +108,7 @@ def router_settings(
         salt_key=SALT_KEY_FILE if has_secret(deployment) else None,
         tls_cert=f"{TLS_FOLDER}/tls.crt" if routing.tls else None,
         tls_key=f"{TLS_FOLDER}/tls.key" if routing.tls else None,
+        **(client_files(routing.engine_tls, names) if routing.engine_tls else {}),
         otlp_endpoint=routing.tracing.endpoint if routing.tracing else None,
         trace_sample_ratio=routing.tracing.sample_ratio if routing.tracing else None,
         model_alias=tuple(f"{name}={model}" for name, model in aliases_of(deployment, endpoint).items()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,15 +38,32 @@ def encryption_of(assembly: Assembly) -> tuple[Encryption, ...]:
 
 
 def _traffic(assembly: Assembly) -> Iterator[Encryption]:
-    """Requests, where hypertier serves them itself: TLS ends at the load balancer, if there is one."""
+    """Requests, where hypertier serves them itself: to routers, and from them to engines."""
     objects = objects_of(assembly)
     outside = {entry["metadata"]["name"] for entry in of_kind(objects, "Ingress")}
-    for service in of_kind(objects, "Service"):
-        labels = service["metadata"].get("labels", {})
-        if labels.get("app.kubernetes.io/component") == "router":
-            name = service["metadata"]["name"]
-            way = "TLS to the load balancer, then HTTP" if name in outside else "HTTP"
-            yield Encryption("Kubernetes", f"{name}: requests", "", f"{way} inside the network")
+    for kind in ("Service", "Deployment"):
+        for entry in of_kind(objects, kind):
+            labels = entry["metadata"].get("labels", {})
+            if labels.get("app.kubernetes.io/component") == "router":
+                name = entry["metadata"]["name"]
+                what, way = f"{name}: requests to engines", ""
+                if kind == "Service":
+                    what, way = f"{name}: requests", _to_routers(entry, name in outside)
+                yield Encryption("Kubernetes", what, "", way or _to_engines(entry))
+
+
+def _to_routers(service: Mapping[str, Any], is_outside: bool) -> str:
+    by_tls = any(port.get("name") == "https" for port in service["spec"].get("ports", ()))
+    inside = f"{'TLS' if by_tls else 'HTTP'} inside the network"
+    return f"TLS to the load balancer, then {inside}" if is_outside else inside
+
+
+def _to_engines(deployment: Mapping[str, Any]) -> str:
+    pod = deployment["spec"].get("template", {}).get("spec", {})
+    arguments = [word for container in pod.get("containers", ()) for word in container.get("args", ())]
+    if "--replica-ca" not in arguments:
+        return "HTTP inside the network, kept to routers and the exporter by policies"
+    return "TLS, both sides show certificates" if "--replica-cert" in arguments else "TLS"
 
 
 def _key(value: Any, otherwise: str) -> str:

@@ -6,10 +6,14 @@ import logging
 import re
 import signal
 import threading
+from typing import TYPE_CHECKING
 
 import click
 
 from hypertier.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hypertier.router.tls import EngineTls
 
 MAX_INTERVAL_SECONDS = 86_400
 ENDPOINT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
@@ -33,6 +37,10 @@ NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/#:-]{0,254}")
 @click.option(
     "--replica", "replicas", multiple=True, metavar="URL", help="http://HOST:PORT of an engine; repeatable."
 )
+@click.option("--replica-ca", metavar="FILE", help="Ask engines by TLS; one of these CAs signed for them.")
+@click.option("--replica-cert", metavar="FILE", help="What engines are shown: the chain, in PEM.")
+@click.option("--replica-key", metavar="FILE", help="And its key.")
+@click.option("--replica-server-name", metavar="NAME", help="What stands in engines' certificates.")
 @click.option("--region", required=True, envvar="AWS_REGION", show_envvar=True, help="CloudWatch's region.")
 @click.option("--namespace", default="Hypertier", show_default=True, help="CloudWatch's namespace.")
 @click.option("--interval", default=60.0, show_default=True, help="Seconds from one data point to the next.")
@@ -50,6 +58,10 @@ def command(
     endpoint: str,
     discover: str | None,
     replicas: tuple[str, ...],
+    replica_ca: str | None,
+    replica_cert: str | None,
+    replica_key: str | None,
+    replica_server_name: str | None,
     region: str,
     namespace: str,
     interval: float,
@@ -87,7 +99,8 @@ def command(
         )
     if not 0 < timeout <= interval:
         raise ConfigError("--timeout", timeout, f"more than 0 and at most --interval {interval:g}")
-    find = by_dns(discover) if discover else fixed(replicas)
+    tls = engine_tls(replica_ca, replica_cert, replica_key, replica_server_name)
+    find = by_dns(discover, "https" if tls else "http") if discover else fixed(replicas)
     address = parse_listen(listen)
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -100,6 +113,7 @@ def command(
         interval_seconds=interval,
         timeout_seconds=timeout,
         ignore=frozenset() if l1 else NEEDS_L1,
+        tls=tls,
     )
     with health_server(address, exporter.health) as port:
         logging.getLogger("hypertier.exporter").info(
@@ -111,6 +125,27 @@ def command(
             port,
         )
         exporter.run(stop)
+
+
+def engine_tls(
+    ca: str | None, cert: str | None, key: str | None, server_name: str | None
+) -> EngineTls | None:
+    """How engines are spoken to; None for plain HTTP.
+
+    Raises:
+        ConfigError: a file that can't be used, half a pair, or something beside no --replica-ca.
+    """
+    from hypertier.router.tls import EngineTls
+
+    if (cert is None) != (key is None):
+        missing = "--replica-key" if key is None else "--replica-cert"
+        raise ConfigError(missing, None, "--replica-cert and --replica-key together, or neither")
+    if ca is not None:
+        return EngineTls(ca, cert=cert, key=key, server_name=server_name)
+    for setting, got in (("--replica-cert", cert), ("--replica-server-name", server_name)):
+        if got is not None:
+            raise ConfigError(setting, got, "--replica-ca beside it: without that, engines get no TLS")
+    return None
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -26,7 +26,7 @@ def fixed(urls: Sequence[str]) -> Discover:
     return lambda: replicas
 
 
-def by_dns(target: str) -> Discover:
+def by_dns(target: str, scheme: str = "http") -> Discover:
     """Return a discovery of every address that HOST of `dns://HOST:PORT` has at the time of asking.
 
     Raises:
@@ -44,7 +44,7 @@ def by_dns(target: str) -> Discover:
         except OSError as error:
             raise ScrapeError(f"{target} cannot be resolved: {error}") from error
         addresses = {str(sockaddr[0]) for *_, sockaddr in found}
-        return sorted(f"http://{_bracketed(address)}:{port}" for address in addresses)
+        return sorted(f"{scheme}://{_bracketed(address)}:{port}" for address in addresses)
 
     return resolve
 

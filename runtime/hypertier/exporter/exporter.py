@@ -15,6 +15,7 @@ from hypertier.errors import PublishError, ScrapeError
 from hypertier.exporter.discovery import Discover
 from hypertier.exporter.scrape import Scrape, fetch_metrics, parse_metrics
 from hypertier.exporter.series import DataPoint, endpoint_data, missing_names
+from hypertier.router.tls import EngineTls
 
 MAX_PARALLEL_SCRAPES = 32
 NUM_LATE_INTERVALS = 3
@@ -47,8 +48,8 @@ class Exporter:
     """Publishes one endpoint's series every `interval_seconds`.
 
     A replica that cannot be read, a name that cannot be resolved and a CloudWatch that takes nothing are
-    counted, logged, and tried again at the next interval. `clock` tells the time of the data, `monotonic` the
-    time passed.
+    counted, logged, and tried again at the next interval. Replicas are asked by `tls`, where given. `clock`
+    tells the time of the data, `monotonic` the time passed.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Exporter:
         interval_seconds: float = 60.0,
         timeout_seconds: float = 5.0,
         ignore: frozenset[str] = frozenset(),
+        tls: EngineTls | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,6 +69,7 @@ class Exporter:
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
         self._ignore = ignore
+        self._tls = tls
         self._clock = clock
         self._monotonic = monotonic
         self._last: dict[str, Scrape] = {}
@@ -85,6 +88,8 @@ class Exporter:
     def step(self) -> None:
         """Do one cycle: discover, scrape, publish."""
         at = self._clock()
+        for file in self._tls.files if self._tls is not None else ():
+            file.refresh()
         urls = self._find()
         now = self._scrape(urls or [])
         # What could not be read or found keeps its last counters: its next scrape has something to compare.
@@ -130,7 +135,7 @@ class Exporter:
 
     def _scrape_one(self, url: str) -> Scrape | None:
         try:
-            return parse_metrics(fetch_metrics(url, self._timeout_seconds))
+            return parse_metrics(fetch_metrics(url, self._timeout_seconds, self._tls))
         except ScrapeError as error:
             self._health.scrape_failures += 1
             logger.warning("%s %s", url, error)

@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from hypertier.errors import HttpError, MissingPackageError, ScrapeError
 from hypertier.exporter.metrics import VLLM_METRICS
-from hypertier.http_client import ask_url
+from hypertier.http_client import ask, ask_url
+from hypertier.router.tls import EngineTls
+from hypertier.router.tls import connection as engine_connection
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
@@ -56,18 +59,22 @@ def parse_metrics(text: str) -> Scrape:
     return Scrape(MappingProxyType(present), frozenset(VLLM_METRICS) - declared)
 
 
-def fetch_metrics(url: str, timeout_seconds: float) -> str:
+def fetch_metrics(url: str, timeout_seconds: float, tls: EngineTls | None = None) -> str:
     """Return the body of `url`'s /metrics; `url` is a replica's http or https address.
 
-    Proxies of the environment are not asked: a replica is a neighbour.
+    Proxies of the environment are not asked: a replica is a neighbour. With `tls` it is asked by that.
 
     Raises:
         ScrapeError: no whole answer with status 200 within `timeout_seconds`.
     """
     try:
-        status, body = ask_url(
-            f"{url.rstrip('/')}/metrics", timeout_seconds=timeout_seconds, max_bytes=MAX_BYTES
-        )
+        target = f"{url.rstrip('/')}/metrics"
+        if tls is None:
+            status, body = ask_url(target, timeout_seconds=timeout_seconds, max_bytes=MAX_BYTES)
+        else:
+            parts = urlsplit(target)
+            connection = engine_connection(parts.hostname or "", parts.port or 443, tls)
+            status, body = ask(connection, parts.path, timeout_seconds=timeout_seconds, max_bytes=MAX_BYTES)
     except HttpError as error:
         raise ScrapeError(str(error)) from error
     if status != 200:

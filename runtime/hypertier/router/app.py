@@ -65,7 +65,7 @@ from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.switching import Switching
-from hypertier.router.tls import Certificate, EngineTls, server_certificate
+from hypertier.router.tls import Authorities, Certificate, EngineTls, server_certificate
 from hypertier.router.tracing import Tracing
 from hypertier.router.verifying import Verifier
 
@@ -437,11 +437,13 @@ class Router:
             self.metrics.counts.forget(replica.url)
 
 
-def _tls(settings: RouterSettings) -> tuple[ssl.SSLContext | None, EngineTls | None, list[Certificate]]:
+def _tls(
+    settings: RouterSettings,
+) -> tuple[ssl.SSLContext | None, EngineTls | None, list[Certificate | Authorities]]:
     """What clients see, how engines are spoken to, and the certificates in both. Raises ConfigError."""
     client_tls: ssl.SSLContext | None = None
     engine_tls: EngineTls | None = None
-    certificates: list[Certificate] = []
+    certificates: list[Certificate | Authorities] = []
     if settings.tls_cert is not None and settings.tls_key is not None:
         certificates.append(server_certificate(settings.tls_cert, settings.tls_key))
         client_tls = certificates[0].context
@@ -452,8 +454,7 @@ def _tls(settings: RouterSettings) -> tuple[ssl.SSLContext | None, EngineTls | N
             key=settings.replica_key,
             server_name=settings.replica_server_name,
         )
-        if engine_tls.certificate is not None:
-            certificates.append(engine_tls.certificate)
+        certificates += engine_tls.files
     return client_tls, engine_tls, certificates
 
 

@@ -24,7 +24,7 @@ from hypertier.router.shadow import Shadows
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.kvaware import KvAware
-from hypertier.router.tls import Certificate
+from hypertier.router.tls import Authorities, Certificate
 from hypertier.router.verifying import Verifier
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -256,7 +256,7 @@ class FailureCounts(Collector):
 class TlsCounts(Collector):
     """Certificates read anew."""
 
-    def __init__(self, certificates: Sequence[Certificate]) -> None:
+    def __init__(self, certificates: Sequence[Certificate | Authorities]) -> None:
         self._certificates = certificates
 
     def collect(self) -> Iterator[CounterMetricFamily]:

@@ -9,6 +9,7 @@ import http.client
 import logging
 import ssl
 from collections import Counter
+from collections.abc import Sequence
 
 from hypertier.errors import ConfigError
 from hypertier.router.stamps import Stamp, stamp
@@ -56,6 +57,38 @@ class Certificate:
         return stamp(self._cert), stamp(self._key)
 
 
+class Authorities:
+    """The CAs of a PEM file in a context; those of a changed file are believed beside the former ones.
+
+    Raises ConfigError naming `setting` for a file that can't be read.
+    """
+
+    def __init__(self, context: ssl.SSLContext, ca: str, setting: str) -> None:
+        self.context = context
+        self.reloads: Counter[str] = Counter()
+        self._ca = ca
+        self._seen = stamp(ca)
+        try:
+            context.load_verify_locations(ca)
+        except (OSError, ValueError) as error:
+            raise ConfigError(setting, ca, f"a PEM file of certificates ({error})") from error
+
+    def refresh(self) -> None:
+        """Read the file again if it changed; what can't be used changes nothing and is counted."""
+        seen = stamp(self._ca)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self.context.load_verify_locations(self._ca)
+        except (OSError, ValueError) as error:
+            self.reloads["failed"] += 1
+            log.warning("the CAs in %s stay those read before: %s", self._ca, error)
+        else:
+            self.reloads["good"] += 1
+            log.info("new CAs were read from %s", self._ca)
+
+
 def _no_password() -> str:
     """In place of OpenSSL's question on the terminal, which would wait for ever."""
     raise ValueError("the key is encrypted")
@@ -78,13 +111,16 @@ class EngineTls:
     def __init__(
         self, ca: str, *, cert: str | None = None, key: str | None = None, server_name: str | None = None
     ) -> None:
-        try:
-            self.context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=ca)
-        except (OSError, ValueError) as error:
-            raise ConfigError("--replica-ca", ca, f"a PEM file of certificates ({error})") from error
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies, and trusts nobody yet
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.authorities = Authorities(self.context, ca, "--replica-ca")
         self.server_name = server_name
         self.certificate = Certificate(self.context, cert, key, "--replica-cert") if cert and key else None
+
+    @property
+    def files(self) -> Sequence[Certificate | Authorities]:
+        """What is read again when it changes."""
+        return [self.authorities, *([self.certificate] if self.certificate is not None else ())]
 
     def name_of(self, host: str) -> str:
         """What must stand in that engine's certificate."""

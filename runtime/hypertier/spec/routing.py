@@ -13,7 +13,20 @@ from hypertier.spec.quantities import parse_bytes, parse_seconds
 # As the router's own flags have them: `hypertier router --help`.
 OTLP_ENDPOINT = re.compile(r"https?://([^/?#\s@:\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
 MODEL = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}")
+KIND = re.compile(r"[A-Za-z]{1,63}")
 MAX_CPUS = 64
+ENGINE_TLS_ARGUMENTS = frozenset(
+    {
+        "--ssl-certfile",
+        "--ssl-keyfile",
+        "--ssl-ca-certs",
+        "--ssl-cert-reqs",
+        "--ssl-ciphers",
+        "--enable-ssl-refresh",
+        "--no-enable-ssl-refresh",
+    }
+)
+"""vLLM's own (0.32), which `engineTls` sets for all that speak to engines as well."""
 MIN_REPLICAS = 2  # one may go at any time
 
 
@@ -28,6 +41,59 @@ class ClientTls:
 
     def __post_init__(self) -> None:
         check_secret("routing.tls.secretName", self.secret_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerRef:
+    """Who signs, as cert-manager names it: an Issuer of the endpoint's namespace, or a ClusterIssuer."""
+
+    name: str
+    kind: str = "Issuer"
+    group: str = "cert-manager.io"
+
+    def __post_init__(self) -> None:
+        written = {"name": self.name, "kind": self.kind, "group": self.group}
+        for key, text in written.items():
+            if not (KIND if key == "kind" else SECRET_NAME).fullmatch(text):
+                raise ConfigError(
+                    f"routing.engineTls.issuerRef.{key}",
+                    text,
+                    "an issuer of cert-manager's, such as {name: internal-ca, kind: ClusterIssuer}",
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTls:
+    """Engines serve routers and the exporter by TLS, with `tls.crt`, `tls.key` and `ca.crt` of a Secret.
+
+    The Secret is NAME-engine-tls of the endpoint's namespace, unless `secret_name` says otherwise, and in its
+    certificate stands NAME-engine.NAMESPACE.svc, or `server_name`. With `mutual` engines ask for one in turn,
+    that of the Secret NAME-client-tls, or `client_secret_name`. With `issuer_ref` cert-manager makes the
+    Secrets; without, they are there.
+    """
+
+    secret_name: str | None = None
+    server_name: str | None = None
+    mutual: bool = False
+    client_secret_name: str | None = None
+    issuer_ref: IssuerRef | None = None
+
+    def __post_init__(self) -> None:
+        names = (("secretName", self.secret_name), ("clientSecretName", self.client_secret_name))
+        for key, name in names:
+            if name is not None:
+                check_secret(f"routing.engineTls.{key}", name)
+                if self.issuer_ref is not None:
+                    expected = (
+                        "no such key with issuerRef, by which each endpoint's Secrets get names of their own"
+                    )
+                    raise ConfigError(f"routing.engineTls.{key}", name, expected)
+        if self.client_secret_name is not None and not self.mutual:
+            raise ConfigError(
+                "routing.engineTls.clientSecretName", self.client_secret_name, "mutual: true beside it"
+            )
+        if self.server_name is not None and not SECRET_NAME.fullmatch(self.server_name):
+            raise ConfigError("routing.engineTls.serverName", self.server_name, "a DNS name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +209,7 @@ class Routing:
     replicas: int = MIN_REPLICAS
     cpus: int = 1
     tls: ClientTls | None = None
+    engine_tls: EngineTls | None = None
     tracing: Tracing | None = None
     model_aliases: Mapping[str, str] = field(default_factory=dict)
     explain_on_request: bool = False

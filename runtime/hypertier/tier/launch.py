@@ -16,6 +16,7 @@ from typing import Any
 
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.tier.address import parse_l2_url
+from hypertier.tier.certificates import hand_on
 from hypertier.tier.gate import MODES, GateMode
 from hypertier.tier.preflight import CONNECTOR, Host, check_engine
 from hypertier.tier.settings import TierSettings
@@ -187,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     server = server_arguments(arguments[1:])
     try:
         plan = check_engine(server, environ, Host())
+        server = hand_on(server, Host().shm)
     except HypertierError as error:
         print(f"hypertier: {error}", file=sys.stderr)
         return 1

@@ -15,7 +15,7 @@ from hypertier.errors import ConfigError
 from hypertier.router.settings import RouterSettings
 from hypertier.spec.access import Access, TenantDefault
 from hypertier.spec.deployment import Deployment, Scaling
-from hypertier.spec.routing import ClientTls, Retries, Routing, Sizes, Timeouts, Tracing
+from hypertier.spec.routing import ClientTls, EngineTls, Retries, Routing, Sizes, Timeouts, Tracing
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects
@@ -31,6 +31,7 @@ EVERYTHING = Routing(
     replicas=4,
     cpus=2,
     tls=ClientTls(secret_name="router-tls"),
+    engine_tls=EngineTls(mutual=True),
     tracing=Tracing(endpoint="http://collector.observability:4318", sample_ratio=0.5),
     model_aliases={"gpt-4o": "Llama-3.1-70B-Instruct"},
     explain_on_request=True,

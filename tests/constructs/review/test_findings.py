@@ -231,6 +231,25 @@ def test_how_requests_travel_is_said(kinds: list[str], way: str) -> None:
     assert (entry.what, entry.in_transit) == ("llama-router: requests", way)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "way"),
+    [
+        pytest.param([], "HTTP inside the network, kept to routers and the exporter by policies", id="none"),
+        pytest.param(["--replica-ca", "a"], "TLS", id="tls"),
+        pytest.param(
+            ["--replica-ca", "a", "--replica-cert", "b"], "TLS, both sides show certificates", id="mutual"
+        ),
+    ],
+)
+def test_how_routers_speak_to_engines_is_said(arguments: list[str], way: str) -> None:
+    metadata = {"name": "llama-router", "labels": {"app.kubernetes.io/component": "router"}}
+    spec = {"template": {"spec": {"containers": [{"args": arguments}]}}}
+
+    (entry,) = encryption_of(manifest({"kind": "Deployment", "metadata": metadata, "spec": spec}))
+
+    assert (entry.what, entry.in_transit) == ("llama-router: requests to engines", way)
+
+
 def test_a_nat_gateway_is_a_way_out() -> None:
     assert len(outbound(one("AWS::EC2::NatGateway"))) == 1
 

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
+from pathlib import Path
 
 import pytest
+from fakes_engine import FakeEngine, run_loop
 from fakes_exporter import metrics_server, recorded
+from fakes_tls import Authority
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +22,24 @@ from hypertier.exporter.metrics import (
     VLLM_METRICS,
 )
 from hypertier.exporter.scrape import fetch_metrics, parse_metrics
+from hypertier.router.tls import EngineTls
+
+
+def test_engines_that_ask_who_calls_are_read_by_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("exporter")
+    nobody = EngineTls(authority.ca, server_name="engine.svc")
+    shown = EngineTls(authority.ca, cert=cert, key=key, server_name="engine.svc")
+
+    async def act() -> str:
+        tls = authority.server(host="engine.svc", asks_client=True)
+        engine = await FakeEngine(metrics=b"# nothing\n", tls=tls).start()
+        url = f"https://127.0.0.1:{engine.port}"
+        with pytest.raises(ScrapeError):
+            await asyncio.to_thread(fetch_metrics, url, 5.0, nobody)
+        return await asyncio.to_thread(fetch_metrics, url, 5.0, shown)
+
+    assert run_loop(act()) == "# nothing\n"
 
 
 @pytest.mark.parametrize("state", ["idle", "busy", "busier"])

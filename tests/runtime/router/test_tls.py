@@ -13,7 +13,7 @@ from fakes_engine import FakeEngine, RawClient, Received, get, json_answer, post
 from fakes_router import routed
 from fakes_tls import Authority
 
-from hypertier.errors import ConfigError
+from hypertier.errors import ConfigError, SizeError
 from hypertier.router.cache_sizes import Reading, read
 from hypertier.router.settings import Address, RouterSettings
 from hypertier.router.sizing import fetch
@@ -148,6 +148,40 @@ def test_engines_certificate_may_name_them_all_alike(tmp_path: Path) -> None:
             return (await client.answer()).status
 
     assert run_loop(act()) == 200
+
+
+def test_engines_that_a_new_ca_signed_are_believed_beside_those_of_the_former(tmp_path: Path) -> None:
+    former, new = Authority(tmp_path, "former"), Authority(tmp_path, "new")
+    file = tmp_path / "ca.crt"
+    file.write_text(Path(former.ca).read_text())
+    tls = EngineTls(str(file))
+
+    async def ask(authority: Authority) -> Reading:
+        engine = await FakeEngine(metrics=METRICS, tls=authority.server()).start()
+        return await asyncio.to_thread(fetch, Address("127.0.0.1", engine.port, tls))
+
+    async def act() -> list[Reading]:
+        with pytest.raises(SizeError):
+            await ask(new)
+        file.write_text(Path(new.ca).read_text())
+        os.utime(file, ns=(0, 1))
+        for each in tls.files:
+            each.refresh()
+        return [await ask(authority) for authority in (former, new)]
+
+    assert run_loop(act()) == [read(METRICS)] * 2
+    assert tls.authorities.reloads == {"good": 1}
+
+
+def test_a_ca_that_can_not_be_used_changes_nothing_and_is_counted(tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_text(Path(Authority(tmp_path, "former").ca).read_text())
+    tls = EngineTls(str(file))
+
+    file.write_text("half a certif")
+    tls.authorities.refresh()
+
+    assert tls.authorities.reloads == {"failed": 1}
 
 
 def test_what_is_asked_beside_requests_goes_by_tls_too(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hypertier.spec.arguments import option_name
+from hypertier.spec.routing import ENGINE_TLS_ARGUMENTS
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import vllm_version
 from hypertier.spec.rules.hygiene import PLACEHOLDER
@@ -100,6 +102,24 @@ def argument_form(subject: Subject) -> Iterator[Hit]:
         if found is None or form.fullmatch(found[1]) or "$" in found[1] or PLACEHOLDER.search(found[1]):
             continue
         yield hit(found[0], name=names[0], value=repr(found[1][:80]), expected=expected)
+
+
+@rule(
+    "engine-tls-arguments",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path} is {got}; expected no TLS of the engine's own: routers, the exporter and probes would go on "
+    "asking it by HTTP. routing.engineTls of the deployment file sets it for all of them",
+    ko="{path} 값이 {got}입니다. 엔진에 직접 TLS를 설정하지 마십시오. 라우터, 익스포터, 프로브는 계속 HTTP로 "
+    "요청합니다. 배포 파일의 routing.engineTls가 모두에게 설정합니다",
+)
+def engine_tls_arguments(subject: Subject) -> Iterator[Hit]:
+    if subject.around.serving != "selfhosted":
+        return
+    where = path("spec.worker.args")
+    for index, word in enumerate(subject.manifest.texts(where)):
+        if option_name(word) in ENGINE_TLS_ARGUMENTS:
+            yield hit((*where, index))
 
 
 @rule(
