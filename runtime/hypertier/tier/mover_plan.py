@@ -21,7 +21,9 @@ from hypertier.tier.tenants import OTHERS_NAME, Tenants, tenant_tag
 from hypertier.tier.transfers import Transfers
 from hypertier.tier.upkeep import Upkeep
 
-GATHER_SECONDS = 0.25  # how long upkeep may be put off
+GATHER_SECONDS = 2.0  # how long upkeep may be put off: a thread that wakes takes the interpreter's lock
+GATHER_RATIO = 1 / 16  # of the shortest life, at most
+LEDGER_GATHER_SECONDS = 0.25  # where tenants have quotas, which they may exceed meanwhile
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,22 @@ def build_upkeep(
     timeout_seconds = plan.settings.io_timeout_ms / 1000
     tenants = Tenants(plan.settings.tenants)
     return Upkeep(
-        entries, tenants, counters, on_change, ledger, timeout_seconds, gather_seconds=GATHER_SECONDS
+        entries,
+        tenants,
+        counters,
+        on_change,
+        ledger,
+        timeout_seconds,
+        gather_seconds=gather_seconds(plan.settings),
     )
+
+
+def gather_seconds(settings: TierSettings) -> float:
+    """How long upkeep is put off, so that what comes meanwhile is done in one go."""
+    if any(terms.quota_bytes is not None for terms in settings.tenants.values()):
+        return LEDGER_GATHER_SECONDS
+    lives = [terms.ttl_seconds or settings.ttl_seconds for terms in settings.tenants.values()]
+    return min(GATHER_SECONDS, GATHER_RATIO * min([settings.ttl_seconds, *lives]))
 
 
 def build_mover(

@@ -1,0 +1,27 @@
+"""What follows from settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from hypertier.tier.mover_plan import gather_seconds
+from hypertier.tier.settings import TierSettings
+from hypertier.tier.tenants import Terms
+
+
+@pytest.mark.parametrize(
+    ("ttl_seconds", "tenants", "expected"),
+    [
+        (86_400, {}, 2.0),
+        (8, {}, 0.5),
+        (86_400, {"acme": Terms(ttl_seconds=16)}, 1.0),
+        (86_400, {"acme": Terms(quota_bytes=10**9)}, 0.25),
+    ],
+    ids=["long lives", "short lives", "a tenant's short lives", "quotas"],
+)
+def test_upkeep_is_put_off_no_longer_than_lives_and_quotas_allow(
+    ttl_seconds: int, tenants: dict[str, Terms], expected: float
+) -> None:
+    settings = TierSettings("redis://l2:6379", ttl_seconds=ttl_seconds, tenants=tenants)
+
+    assert gather_seconds(settings) == expected
