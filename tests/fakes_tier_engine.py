@@ -122,7 +122,8 @@ class EngineHost:
 def engine_host_in(directory: Path) -> Iterator[EngineHost]:
     """A host whose socket, log and model lie in `directory`; its log is printed when it ends."""
     python = find_engine_python(os.environ, SCRIPT)
-    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    kept = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONHASHSEED")
+    environ = {name: os.environ[name] for name in kept if name in os.environ}
     environ |= {
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",

@@ -181,6 +181,22 @@ def described_group(group: Any, index: int) -> list[Any]:
     return [group.tokens_per_block, list(group.layer_names), *([number] if number != index else [])]
 
 
+def l1_region(region: type, spec: Any) -> Any:
+    """A worker's part of L1, as `spec` has it: before 0.30 its chunks were called blocks."""
+    num_chunks = spec.num_chunks if hasattr(spec, "num_chunks") else spec.num_blocks
+    values = {
+        "engine_id": spec.config.engine_id,
+        "num_chunks": num_chunks,
+        "num_blocks": num_chunks,
+        "rank": spec.config.parallel.rank,
+        "kv_bytes_per_chunk": spec.kv_bytes_per_chunk,
+        "kv_bytes_per_block": spec.kv_bytes_per_chunk,
+        "cpu_page_size": spec.cpu_page_size_per_worker,
+    }
+    known = inspect.signature(region).parameters
+    return region(**{name: value for name, value in values.items() if name in known})
+
+
 def tokens_per_chunk(spec: Any) -> int:
     """Tokens in a chunk of the first group of layers, those with full attention."""
     config = spec.config

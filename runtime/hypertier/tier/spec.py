@@ -43,13 +43,7 @@ class PortableTieringSpec(TieringOffloadingSpec):
                 raise ConfigError(
                     "canonical_layout", True, "false on CPUs, where blocks are copied as they lie"
                 )
-            region = SharedOffloadRegion(
-                engine_id=self.config.engine_id,
-                num_chunks=self.num_chunks,
-                rank=self.config.parallel.rank,
-                kv_bytes_per_chunk=self.kv_bytes_per_chunk,
-                cpu_page_size=self.cpu_page_size_per_worker,
-            )
+            region = compat.l1_region(SharedOffloadRegion, self)
             self._host_worker = HostCopyWorker(kv_caches, region, self.blocks_per_chunk)
         return self._host_worker
 

@@ -235,6 +235,34 @@ def test_flags_that_change_nothing_of_it_give_the_same_namespace(
     assert plain == other
 
 
+class RegionBefore030:
+    def __init__(
+        self, engine_id: str, num_blocks: int, rank: int | None, kv_bytes_per_block: int, cpu_page_size: int
+    ) -> None:
+        self.made_of = (engine_id, num_blocks, rank, kv_bytes_per_block, cpu_page_size)
+
+
+class Region:
+    def __init__(
+        self, engine_id: str, num_chunks: int, rank: int | None, kv_bytes_per_chunk: int, cpu_page_size: int
+    ) -> None:
+        self.made_of = (engine_id, num_chunks, rank, kv_bytes_per_chunk, cpu_page_size)
+
+
+@pytest.mark.parametrize(("region", "count"), [(RegionBefore030, "num_blocks"), (Region, "num_chunks")])
+def test_l1_is_mapped_whatever_a_version_calls_its_chunks(
+    module: ModuleType, region: type, count: str
+) -> None:
+    from hypertier.tier import compat
+
+    config = SimpleNamespace(engine_id="e", parallel=SimpleNamespace(rank=3))
+    spec = SimpleNamespace(
+        config=config, kv_bytes_per_chunk=4096, cpu_page_size_per_worker=1024, **{count: 9}
+    )
+
+    assert compat.l1_region(region, spec).made_of == ("e", 9, 3, 4096, 1024)
+
+
 def test_an_engine_on_several_nodes_is_refused(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     import vllm
 
