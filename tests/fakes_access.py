@@ -59,11 +59,11 @@ class AccessFolder:
 
 
 @contextmanager
-def router_process(folder: AccessFolder, *args: str) -> Iterator[tuple[str, str]]:
-    """`hypertier router` as a process that asks for keys: its URL, and that of its metrics."""
+def router_process(folder: AccessFolder | None, *args: str) -> Iterator[tuple[str, str]]:
+    """`hypertier router` as a process that asks for keys, where there are any: its URL, and its metrics'."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         metrics_port = free.getsockname()[1]
-    files = ["--api-keys", str(folder.keys), "--salt-key", str(folder.salt_key)]
+    files = [] if folder is None else ["--api-keys", str(folder.keys), "--salt-key", str(folder.salt_key)]
     command = [sys.executable, "-c", "from hypertier.cli.main import main; main()", "router"]
     command += ["--listen", "127.0.0.1:0", "--metrics-port", str(metrics_port), *files, *args]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes_lab import TOOLS, write_reference
 
 from hypertier.lab.client import ask
 from hypertier.lab.engine_env import PYTHON_VARIABLE, find_engine_python
@@ -16,16 +17,16 @@ from hypertier.lab.metrics import read_counts
 from hypertier.lab.prepare import prepare_lab, render_file
 
 ROOT = Path(__file__).parent.parent.parent
-REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"
 
 
 @pytest.fixture(scope="session")
 def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Two real engines, the router and Valkey; started once, which takes a minute."""
+    """Two real engines that call tools, the router and Valkey; started once, which takes a minute."""
+    file = write_reference(tmp_path_factory.mktemp("lab"), *TOOLS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(PYTHON_VARIABLE, str(find_engine_python(os.environ, ROOT)))
-        patch.chdir(tmp_path_factory.mktemp("lab"))
-        name, objects = render_file(REFERENCE)
+        patch.chdir(file.parent)
+        name, objects = render_file(file)
         with prepare_lab(objects, name, "vllm", 2, print) as lab:
             yield lab
 

@@ -23,6 +23,8 @@ SPECIAL_TOKENS = ("<|begin|>", "<|end|>", "<|turn|>", "<|pad|>")
 BEGIN_ID, END_ID, TURN_ID, PAD_ID = range(NUM_BYTES, NUM_BYTES + len(SPECIAL_TOKENS))
 CHAT_TEMPLATE = (
     "{{ bos_token }}"
+    "{% if tools %}<|turn|>tools\n{{ tools | tojson }}{% endif %}"
+    "{% for document in documents or [] %}<|turn|>document\n{{ document['text'] }}{% endfor %}"
     "{% for message in messages %}<|turn|>{{ message['role'] }}\n{{ message['content'] }}{% endfor %}"
     "{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
 )

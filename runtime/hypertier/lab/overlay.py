@@ -95,6 +95,10 @@ ENGINE = Overlay(
             "--enable-chunked-prefill",
             "--enable-force-include-usage",
             "--enable-log-requests",
+            "--enable-lora",
+            "--max-loras",
+            "--max-lora-rank",
+            "--trust-request-chat-template",
             "--enable-prefix-caching",
             "--enable-request-id-headers",
             "--generation-config",
@@ -143,6 +147,7 @@ ENGINE = Overlay(
         {
             "PYTHONHASHSEED",
             "PYTHONUNBUFFERED",
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
             "VLLM_LOGGING_LEVEL",
             "AWS_REGION",
             "AWS_DEFAULT_REGION",

@@ -58,7 +58,7 @@ _TAIL_BYTES = 4096
 class Prompt(NamedTuple):
     """Where a request's prompt stands: its JSON begins at `body[start]`.
 
-    `seed` is the `cache_salt` that the router wrote into the body; empty where it wrote none.
+    `seed` is the body's `cache_salt`, the router's or the client's; empty where none was found.
     """
 
     path: bytes
@@ -120,6 +120,7 @@ def read(
     """Find what the strategy asks about; `session_key` names a header, in lower case, or a body field.
 
     Prompts of different `seed`s, which are their `cache_salt`s, share no hash, as their blocks share none.
+    Where the prompt is kept and the router wrote none, a client's own is looked for.
     """
     body, path = request.body, request.path
     session = request.field(session_key) if session_key is not None else None
@@ -137,6 +138,8 @@ def read(
     if not streamed:
         streamed = _find_stream(body, tail, len(body))
     hashes: tuple[int, ...] = ()
+    if keep_prompt and not seed:
+        seed = find_string(body, b"cache_salt", start) or b""
     if start and hash_prompt:
         root = model or b""
         hashes = chain_hashes(body, root + b"\0" + seed if seed else root, start)

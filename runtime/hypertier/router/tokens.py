@@ -83,7 +83,7 @@ def question(prompt: Prompt) -> Question:
         raise TokenizeError("unsupported", "no JSON object")
     salt = request.get("cache_salt") or None
     if salt is not None and salt != prompt.seed.decode("utf-8", "replace"):
-        # The client's own is behind what the router looks at: blocks of bytes are not seeded with it.
+        # It stands where the router does not look, or is written with escapes: nothing is seeded with it.
         raise TokenizeError("unsupported", "it has cache_salt")
     unlike = next((name for name in _UNLIKE if request.get(name)), None)
     if unlike is not None:
@@ -116,8 +116,7 @@ def _added(request: dict[str, Any]) -> dict[str, Any]:
     """
     added: dict[str, Any] = {}
     if request.get("tools"):
-        if request.get("tool_choice") == "none":
-            raise TokenizeError("unsupported", "it has tools that the engine may leave out (tool_choice)")
+        # An engine that leaves them out where `tool_choice` is `none` holds others: those stay not confirmed.
         added["tools"] = request["tools"]
     given = request.get("chat_template_kwargs")
     given = given if isinstance(given, dict) else {}

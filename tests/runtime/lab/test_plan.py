@@ -15,7 +15,7 @@ from hypertier.lab.rules import MIB
 from hypertier.lab.translate import read_endpoint
 
 STRANGE = rendered(
-    [*ENGINE_ARGS, "--enable-lora"],
+    [*ENGINE_ARGS, "--enable-mfu"],
     [*ENGINE_ENV, {"name": "STRANGE", "value": "1"}],
     [*ROUTER_ARGS, "--metrics-port", "9090"],
 )
@@ -36,7 +36,7 @@ def plan(objects: list[dict[str, object]], *without: str, replicas: int = 2) -> 
 
 
 def test_every_process_has_a_port_of_its_own() -> None:
-    lab = plan(STRANGE, "--enable-lora", "STRANGE")
+    lab = plan(STRANGE, "--enable-mfu", "STRANGE")
 
     assert lab.replica_urls == ("http://127.0.0.1:7003", "http://127.0.0.1:7004")
     assert (lab.router_url, lab.l2_port) == ("http://127.0.0.1:7000", 7001)
@@ -90,14 +90,16 @@ def test_without_l2_there_is_no_valkey_and_no_password() -> None:
     [
         pytest.param(
             ("STRANGE",),
-            "--enable-lora is 'given'; expected nothing, or a setting that the lab knows",
+            "--enable-mfu is 'given'; expected nothing, or a setting that the lab knows",
             id="unknown",
         ),
         pytest.param(
-            ("--enable-lora",), "leave it out with --without STRANGE", id="the error says how to go on"
+            ("--enable-mfu",), "leave it out with --without STRANGE", id="the error says how to go on"
         ),
         pytest.param(
-            ("--enable-lora", "STRANGE", "--no-such"), "--without is '--no-such'; expected", id="misspelled"
+            ("--enable-mfu", "STRANGE", "--no-such"),
+            "--without is '--no-such'; expected",
+            id="misspelled",
         ),
     ],
 )

@@ -49,6 +49,22 @@ def test_prompts_of_two_models_share_nothing() -> None:
     assert not set(chain_hashes(text, b"a")) & set(chain_hashes(text, b"b"))
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["before", "behind"])
+def test_prompts_of_two_salts_share_nothing_where_their_tokens_count(is_first: bool) -> None:
+    def read(salt: str, *, keep: bool) -> openai.InferenceRequest:
+        fields = {"messages": "x" * 500}
+        fields = {"cache_salt": salt} | fields if is_first else fields | {"cache_salt": salt}
+        request = Request(target=b"/v1/chat/completions", body=json.dumps(fields).encode(), has_body=True)
+        return openai.read(request, session_key=None, hash_prompt=True, keep_prompt=keep)
+
+    one, other = read("a", keep=True), read("b", keep=True)
+
+    assert not set(one.block_hashes) & set(other.block_hashes)
+    assert one.prompt is not None
+    assert one.prompt.seed == b"a"
+    assert read("a", keep=False).block_hashes[0] == read("b", keep=False).block_hashes[0]
+
+
 def test_hashing_ends_where_nothing_is_shared_any_more() -> None:
     assert len(chain_hashes(bytes(4 * MAX_HASHED_BYTES), b"")) == len(BLOCK_ENDS)
     assert prefix_bytes(len(BLOCK_ENDS)) == MAX_HASHED_BYTES

@@ -101,7 +101,6 @@ def test_a_completion_is_asked_by_its_text() -> None:
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        pytest.param(CHAT, chat("a", tools=[{"type": "function"}], tool_choice="none"), id="tools-left-out"),
         pytest.param(CHAT, chat("a", functions=[{"name": "f"}]), id="functions"),
         pytest.param(CHAT, chat("a", cache_salt="tenant"), id="salt"),
         pytest.param(CHAT, chat([{"type": "image_url"}]), id="image"),
@@ -219,7 +218,7 @@ def test_deeper_bytes_are_never_fewer_tokens(
     assert depths == sorted(depths)
 
 
-def test_a_salt_that_the_router_wrote_names_other_blocks_and_any_other_is_unsupported() -> None:
+def test_a_salt_that_was_found_names_other_blocks_and_any_other_is_unsupported() -> None:
     plain, salted = prompt_of(CHAT, chat("hi")), prompt_of(CHAT, chat("hi", cache_salt="s"))
 
     assert question(plain).salt is None
