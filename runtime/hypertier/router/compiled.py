@@ -19,6 +19,7 @@ HOT = (
     "access.identity",
     "access.keys",
     "access.limits",
+    "access.names",
     "access.paths",
     "access.queue",
     "access.salt",

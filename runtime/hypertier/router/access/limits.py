@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from hypertier.router.access import names
 from hypertier.router.openai import Refusal
 from hypertier.spec.access import TenantDefault
 
@@ -14,6 +15,7 @@ BYTES_PER_TOKEN = 4
 
 # Clients write it before the prompt or behind it; a limit hidden in the middle is not seen.
 _ENDS_BYTES = 4096
+_MEMBER_BYTES = 64  # of one that begins within and ends behind
 _ROUNDING = 1e-9
 _MAX_TOKENS = re.compile(rb'"max_(?:completion_|output_)?tokens"\s*+:\s*+([0-9]{1,9})(?![0-9.eE])')
 _TOKENS, _BEFORE_TOKENS = b'_tokens"', len(b'"output')
@@ -162,16 +164,20 @@ def estimate_tokens(body: bytes | bytearray) -> int:
     asked = 0
     size = len(body)
     for begin, end in ((0, min(size, _ENDS_BYTES)), (max(_ENDS_BYTES, size - _ENDS_BYTES), size)):
-        while (begin := body.find(b'"max_', begin, end)) >= 0:
-            found = _MAX_TOKENS.match(body, begin)
-            if found is not None:
+        behind = min(size, end + _MEMBER_BYTES)
+        while (found := names.search(_MAX_TOKENS, b"m", body, begin, behind)) is not None:
+            if found.start() < end:
                 asked = max(asked, int(found[1]))
-            begin += 5
+            begin = found.end()
     return -(-size // BYTES_PER_TOKEN) + asked
 
 
 def used_tokens(end_of_answer: bytes) -> int | None:
     """Tokens that an answer says it took, where its end has the `usage`; None where not."""
+    last = end_of_answer.rfind(b'"total_tokens"')
+    total = _USED.match(end_of_answer, last) if last >= 0 else None
+    if total is not None:
+        return int(total[2])
     first = end_of_answer.find(_TOKENS)
     if first < 0:
         return None

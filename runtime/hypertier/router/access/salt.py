@@ -17,6 +17,7 @@ import hashlib
 import hmac
 import re
 
+from hypertier.router.access import names
 from hypertier.tier.tenants import tenant_tag
 
 SALT_KEY_BYTES = 32
@@ -25,7 +26,7 @@ MAX_TOKENS = 100_000
 
 _WHITESPACE = b" \t\n\r"
 _EMPTY = re.compile(rb"[ \t\n\r]*+\{[ \t\n\r]*+\}")
-# Each letter as it is or as an escape. One pass over a prompt: 0.3 ns a byte, 3 where every third is a quote.
+# Each letter as it is or as an escape.
 _NAME = re.compile(
     b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in b"cache_salt") + b'"'
 )
@@ -60,7 +61,7 @@ def splice(body: bytes | bytearray, written: bytes) -> bytes | bytearray | None:
     end = _end_of_object(body)
     if end < 0:
         return None
-    if _NAME.search(body) is not None:
+    if names.search(_NAME, b"c\\", body, 0, end) is not None:
         own = own_members(body)
         if own is None:
             return None
