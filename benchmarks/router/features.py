@@ -2,8 +2,8 @@
 
 Rows: `plain` is what `run.py` measures; `access` has keys, a salt, limits and the queue; `all` is that, a
 router beside it that hears and tells, traces of one request in a hundred, and explaining headers; `all, TLS`
-is that for clients by TLS. CPU milliseconds a request of the router's own process, least of PASSES; the last
-line is JSON.
+is that for clients by TLS; `nginx` and `nginx, TLS`, where it is installed, only pass on. CPU milliseconds a
+request of the router's own process, least of PASSES; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import http.server
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ import run
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from peers import Peer, hypertier
+from peers import Peer, hypertier, nginx, nginx_tls
 
 PASSES = 2
 KEY = "sk-bench"  # what the load generator sends
@@ -127,6 +128,9 @@ def main() -> None:
             with beside(urls, own, other):
                 run.measure(Peer("all", hypertier("prefixaware", *every)), urls, cases, results)
                 run.measure(Peer("all, TLS", hypertier("prefixaware", *tls), tls=True), urls, cases, results)
+            if shutil.which("nginx"):
+                run.measure(Peer("nginx", nginx), urls, cases, results)
+                run.measure(Peer("nginx, TLS", nginx_tls(cert, key), tls=True), urls, cases, results)
             print("\n".join(run.table(results, cases)), file=sys.stderr)
     print("\n".join(run.table(results, cases)))
     print(json.dumps({name: mine for name, mine in results.items() if name != "(direct)"}))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 NGINX = """
@@ -19,7 +20,7 @@ http {{
   uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
   upstream engines {{ {servers} keepalive 512; keepalive_requests 1000000; }}
   server {{
-    listen 127.0.0.1:{port} backlog=4096; tcp_nodelay on;
+    listen 127.0.0.1:{port} backlog=4096{tls}; tcp_nodelay on;
     location / {{
       proxy_pass http://engines; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
     }}
@@ -43,9 +44,18 @@ class Peer:
 
 def nginx(port: int, engines: Sequence[str], folder: Path) -> Sequence[str]:
     """One worker, round robin, keep-alive both ways, no buffering of answers."""
+    return _nginx(port, engines, folder, "")
+
+
+def nginx_tls(cert: str, key: str) -> Callable[[int, Sequence[str], Path], Sequence[str]]:
+    """The same for clients by TLS."""
+    return partial(_nginx, tls=f" ssl; ssl_certificate {cert}; ssl_certificate_key {key}")
+
+
+def _nginx(port: int, engines: Sequence[str], folder: Path, tls: str) -> Sequence[str]:
     servers = " ".join(f"server {url.removeprefix('http://')};" for url in engines)
     config = folder / "nginx.conf"
-    config.write_text(NGINX.format(folder=folder, servers=servers, port=port))
+    config.write_text(NGINX.format(folder=folder, servers=servers, port=port, tls=tls))
     return ["nginx", "-p", str(folder), "-c", str(config)]
 
 
