@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from hypertier.errors import ConfigError
+from hypertier.spec.cluster import CLUSTER_ARN
 from hypertier_cdk.addons import ClusterAddons
 from hypertier_cdk.adopted_eks import EksCluster
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.network import Network
-
-_CLUSTER_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:cluster/[a-z0-9]{12}")
 
 
 class AdoptedCluster(ClusterBase):
@@ -35,7 +32,7 @@ class AdoptedCluster(ClusterBase):
         node_security_group_id: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        if not cdk.Token.is_unresolved(cluster_arn) and not _CLUSTER_ARN.fullmatch(cluster_arn):
+        if not cdk.Token.is_unresolved(cluster_arn) and not CLUSTER_ARN.fullmatch(cluster_arn):
             raise ConfigError(
                 "cluster_arn",
                 cluster_arn,

@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
+from hypertier.spec.cluster import OIDC_PROVIDER_ARN, OIDC_PROVIDER_FORM
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.eks import kubectl_layer
 from hypertier_cdk.nag import accept_what_cdk_builds
@@ -46,6 +47,12 @@ class EksCluster(Construct):
         existing_namespaces: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, construct_id)
+        if (
+            oidc_provider_arn is not None
+            and not cdk.Token.is_unresolved(oidc_provider_arn)
+            and not OIDC_PROVIDER_ARN.fullmatch(oidc_provider_arn)
+        ):
+            raise ConfigError("oidc_provider_arn", oidc_provider_arn, OIDC_PROVIDER_FORM)
         self.security_group_id = security_group_id
         self.existing_addons = tuple(existing_addons)
         self.existing_namespaces = tuple(existing_namespaces)

@@ -105,7 +105,7 @@ class HyperPodCluster(ClusterBase):
         network.refuse_unreachable_images(agents)
         check_together(asked, "instance_groups")
         groups = settled(asked, tiered_storage=tiered_storage is not None)
-        check_open(groups, "instance_groups")
+        check_open(groups, "instance_groups", autoscaling=autoscaling)
         local_scripts = located({group.name: group.lifecycle for group in groups if group.lifecycle})
         network.check_room(addresses_by_zone(groups))
 

@@ -14,11 +14,10 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from hypertier.errors import ConfigError, MissingPackageError
+from hypertier.spec.cluster import KUBERNETES_VERSIONS, KUBERNETES_VERSIONS_FORM
 from hypertier_cdk.nag import accept_managed_policies, accept_what_cdk_builds
 from hypertier_cdk.network import Network
 
-# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html (read 2026-12-01)
-SUPPORTED_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
 KUBECTL_VERSION = "1.35"  # of the layer that comes with hypertier; kubectl serves one version up and down
 
 
@@ -38,12 +37,8 @@ def new_eks_cluster(
     Raises:
         ConfigError: for a version that HyperPod does not support, or an address range that is none.
     """
-    if kubernetes_version not in SUPPORTED_VERSIONS:
-        raise ConfigError(
-            "kubernetes_version",
-            kubernetes_version,
-            f"one that HyperPod supports: {', '.join(SUPPORTED_VERSIONS)}",
-        )
+    if kubernetes_version not in KUBERNETES_VERSIONS:
+        raise ConfigError("kubernetes_version", kubernetes_version, KUBERNETES_VERSIONS_FORM)
     key = kms.Key(
         scope,
         f"{construct_id}SecretsKey",

@@ -50,9 +50,10 @@ def health_agent_image(region: str) -> str | None:
 
 
 def efa_image(region: str) -> str:
-    """AWS's EFA device plugin in the registry that Amazon EKS keeps in the Region.
+    """AWS's EFA device plugin in the registry that Amazon EKS keeps in most Regions.
 
-    The account is that of the Regions in which HyperPod runs inference; others have their own.
+    The account is that of every Region in `HEALTH_AGENT_ACCOUNTS`. Some newer Regions, and those of other
+    partitions, have accounts of their own: there `efa_plugin_image` (images.efaDevicePlugin) names the image.
     """
     return f"{EKS_IMAGES_ACCOUNT}.dkr.ecr.{region}.amazonaws.com/{EFA_PLUGIN}"
 

@@ -8,8 +8,9 @@ import pytest
 from fakes_templates import new_stack, resources, synthesize, the
 
 from hypertier.errors import ConfigError, MissingPackageError
+from hypertier.spec.cluster import KUBERNETES_VERSIONS
 from hypertier_cdk import Network
-from hypertier_cdk.eks import SUPPORTED_VERSIONS, kubectl_layer, new_eks_cluster
+from hypertier_cdk.eks import kubectl_layer, new_eks_cluster
 
 
 def test_the_cluster_is_a_native_resource(reference: Any) -> None:
@@ -59,7 +60,7 @@ def test_a_version_that_hyperpod_does_not_support_is_refused_with_those_it_does(
         new_eks_cluster(stack, "Eks", network=Network(stack, "Network"), kubernetes_version=version)
 
     assert refused.value.setting == "kubernetes_version"
-    assert all(supported in str(refused.value) for supported in SUPPORTED_VERSIONS)
+    assert all(supported in str(refused.value) for supported in KUBERNETES_VERSIONS)
 
 
 @pytest.mark.parametrize("version", ["1.34", "1.35"])

@@ -117,11 +117,6 @@ def test_every_stack_hands_on_the_deployment_s_name_as_a_tag(reference_folder: P
         pytest.param({"name": "my_cache"}, "name", id="a name with an underscore"),
         pytest.param({"region": "moon-1"}, "region", id="a Region that AWS does not have"),
         pytest.param(
-            {"cluster": Cluster(kubernetes_version="1.20")},
-            "cluster.kubernetesVersion",
-            id="an old Kubernetes",
-        ),
-        pytest.param(
             {"instance_groups": (InstanceGroup(name="a", instance_type="ml.g5.xlarge", count=1),)},
             "llama-70b: spec.instanceType",
             id="no nodes for the endpoint",

@@ -124,6 +124,30 @@ CASES = [
         kind=DEPLOYMENT,
         name="no subnet in the zone",
     ),
+    Case(
+        "setting",
+        {"cluster": {"kubernetesVersion": "1.36"}},
+        "cluster.kubernetesVersion",
+        {"cluster": {"kubernetesVersion": "1.30"}},
+        kind=DEPLOYMENT,
+        name="a version of Kubernetes without HyperPod",
+    ),
+    Case(
+        "setting",
+        {"serving": ""},
+        "serving",
+        {"serving": "selfhosted"},
+        kind=DEPLOYMENT,
+        name="serving, empty",
+    ),
+    Case(
+        "no-open-group",
+        {"instanceGroups.0.count": 0, "instanceGroups.1.taints": [{"key": "team"}]},
+        "instanceGroups",
+        {"instanceGroups.0.count": 1, "instanceGroups.1.taints": [{"key": "team"}]},
+        kind=DEPLOYMENT,
+        name="without a node",
+    ),
     Case("groups-missing", {"instanceGroups": []}, "instanceGroups", kind=DEPLOYMENT),
     Case("group-name-twice", {"instanceGroups.1.name": "system"}, "instanceGroups[1].name", kind=DEPLOYMENT),
     Case(
@@ -174,8 +198,9 @@ CASES = [
     Case("release-name", {"name": "a" * 52}, "name", {"name": "a" * 51}, kind=DEPLOYMENT),
     Case(
         "kubernetes-version",
-        {"cluster": {"kubernetesVersion": "1.29"}},
+        {"cluster": {"existing": "prod", "kubernetesVersion": "1.29"}},
         "cluster.kubernetesVersion",
+        {"cluster": {"existing": "prod", "kubernetesVersion": "1.34"}},
         kind=DEPLOYMENT,
     ),
     Case(

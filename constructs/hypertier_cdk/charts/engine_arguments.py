@@ -9,7 +9,7 @@ from typing import cast
 
 from hypertier.planning.engine import EnginePlan
 from hypertier.planning.plan import l2_bytes_per_second_of_one_engine
-from hypertier.spec.arguments import option_value
+from hypertier.spec.arguments import option_name, option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import EngineRole
@@ -80,13 +80,14 @@ def engine_arguments(
             written_port,
             f"{port}, which is spec.worker.modelInvocationPort.containerPort",
         )
-    if option_value(args, "--kv-transfer-config") is not None:
-        raise refuse(
-            endpoint,
-            "spec.worker.args --kv-transfer-config",
-            option_value(args, "--kv-transfer-config"),
-            "no such argument: it follows from spec.kvCacheSpec",
-        )
+    for name in dict.fromkeys(map(option_name, args)):
+        if name.partition(".")[0] == "--kv-transfer-config":  # whole, or a key of it behind a dot
+            raise refuse(
+                endpoint,
+                f"spec.worker.args {name}",
+                option_value(args, name),
+                "no such argument: it follows from spec.kvCacheSpec",
+            )
     if (not args or args[0].startswith("-")) and option_value(args, "--model") is None:
         args = [mount_path, *args]
     if option_value(args, "--served-model-name") is None:

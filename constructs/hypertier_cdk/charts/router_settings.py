@@ -151,14 +151,12 @@ def router_arguments(settings: RouterSettings) -> list[str]:
 
 
 def aliases_of(deployment: Deployment, endpoint: InferenceEndpointConfig) -> dict[str, str]:
-    """The aliases of the endpoint's models; with several endpoints each goes to who serves its model.
+    """The aliases of the endpoint's models; of several endpoints each goes to who serves its model.
 
     Raises:
-        ConfigError: an alias of a model that none of several endpoints serves.
+        ConfigError: an alias of a model that no endpoint serves.
     """
     written = dict(deployment.routing.model_aliases)
-    if len(deployment.endpoints) == 1:
-        return written
     everybody = {name for each in deployment.endpoints for name in served_names(each)}
     for alias, model in written.items():
         if model not in everybody:

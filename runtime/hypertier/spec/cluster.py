@@ -6,9 +6,19 @@ import re
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from hypertier.catalog.zones import REGION, ZONE_ID, zones_of
+from hypertier.catalog.zones import REGION, ZONE_ID, ZONE_NAME, zones_of
 from hypertier.errors import ConfigError
 from hypertier.spec.instance_group import GROUP_NAME, GROUP_NAME_FORM
+
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html (read 2026-12-01)
+KUBERNETES_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
+KUBERNETES_VERSIONS_FORM = f"one that HyperPod supports: {', '.join(KUBERNETES_VERSIONS)}"
+
+CLUSTER_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:cluster/[a-z0-9]{12}")
+OIDC_PROVIDER_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:oidc-provider/[!-~]{1,512}")
+OIDC_PROVIDER_FORM = "the ARN of a provider in IAM: arn:aws:iam::ACCOUNT:oidc-provider/HOST/id/ID"
+_EKS_NAME = re.compile(r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}")
+_ID = "-[0-9a-z]{1,40}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,38 @@ class ClusterAttributes:
                     f"one for each of availabilityZones, which are {', '.join(self.availability_zones)}",
                 )
         self._check_eks()
+        self._check_forms()
+
+    def _check_forms(self) -> None:
+        """An id or ARN that is none would be told of by the CDK, or by AWS, in other words."""
+        subnets = [("privateSubnetIds", subnet) for subnet in self.private_subnet_ids]
+        zones = [("availabilityZones", zone) for zone in self.availability_zones]
+        for key, given, form, expected in (
+            ("vpcId", self.vpc_id, f"vpc{_ID}", "the id of a VPC, vpc-…"),
+            *((key, subnet, f"subnet{_ID}", "ids of subnets, subnet-…") for key, subnet in subnets),
+            *((key, zone, ZONE_NAME.pattern, "names of zones, such as us-west-2a") for key, zone in zones),
+            (
+                "eksSecurityGroupId",
+                self.eks_security_group_id,
+                f"sg{_ID}",
+                "the id of a group, sg-…",
+            ),
+            (
+                "nodeSecurityGroupId",
+                self.node_security_group_id,
+                f"sg{_ID}",
+                "the id of a group, sg-…",
+            ),
+            ("eksClusterName", self.eks_cluster_name, _EKS_NAME.pattern, "the name of an EKS cluster"),
+            ("oidcProviderArn", self.oidc_provider_arn, OIDC_PROVIDER_ARN.pattern, OIDC_PROVIDER_FORM),
+            ("arn", self.arn, CLUSTER_ARN.pattern, "the ARN of a HyperPod cluster, which ends in its id"),
+        ):
+            if given is not None and not re.fullmatch(form, given):
+                raise ConfigError(f"cluster.attributes.{key}", given, expected)
+        for key, names in (("addons", self.addons), ("namespaces", self.namespaces)):
+            for name in names:
+                if not name.strip():
+                    raise ConfigError(f"cluster.attributes.{key}", name, "names")
 
     def _check_eks(self) -> None:
         """What is told of a cluster is told whole, and of none but a named one."""
@@ -97,6 +139,8 @@ class Cluster:
             check_cidr("cluster.clientCidrs", cidr)
         if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", self.kubernetes_version):
             raise ConfigError("cluster.kubernetesVersion", self.kubernetes_version, "a version, such as 1.35")
+        if self.existing_eks is None and self.kubernetes_version not in KUBERNETES_VERSIONS:
+            raise ConfigError("cluster.kubernetesVersion", self.kubernetes_version, KUBERNETES_VERSIONS_FORM)
         if self.existing is not None and not GROUP_NAME.fullmatch(self.existing):
             raise ConfigError("cluster.existing", self.existing, f"a cluster's name: {GROUP_NAME_FORM}")
         told = self.attributes

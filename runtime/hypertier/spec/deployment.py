@@ -127,7 +127,8 @@ class Scaling:
             raise ConfigError("scaling.monthlyBudgetUsd", budget, "US dollars, more than 0")
 
 
-def _default_groups() -> tuple[InstanceGroup, ...]:
+def default_groups() -> tuple[InstanceGroup, ...]:
+    """The nodes of a deployment that names none."""
     return (
         InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=3),
         InstanceGroup(name="gpu", instance_type="ml.p5.48xlarge", count=7),
@@ -147,7 +148,7 @@ class Deployment:
     serving: str = "selfhosted"
     operator: Operator = field(default_factory=Operator)
     cluster: Cluster = field(default_factory=Cluster)
-    instance_groups: tuple[InstanceGroup, ...] = field(default_factory=_default_groups)
+    instance_groups: tuple[InstanceGroup, ...] = field(default_factory=default_groups)
     cache: CacheTiers = field(default_factory=CacheTiers)
     images: Images = field(default_factory=Images)
     controllers: Controllers = field(default_factory=Controllers)

@@ -374,18 +374,27 @@ def check_together(groups: Sequence[InstanceGroup], setting: str) -> None:
     check_unique(setting, (group.name for group in groups))
 
 
-def check_open(groups: Sequence[InstanceGroup], setting: str) -> None:
-    """Refuse a new cluster whose every group has taints: CoreDNS and other add-ons tolerate none of yours.
+def are_closed(groups: Sequence[InstanceGroup], *, autoscaling: bool = False) -> bool:
+    """Whether no pod without tolerations could run: a group without nodes is open to none.
+
+    Unless `autoscaling` adds nodes to it, or no group has any.
+    """
+    filled = [group for group in groups if group.count]
+    return all(group.is_closed for group in (groups if autoscaling or not filled else filled))
+
+
+def check_open(groups: Sequence[InstanceGroup], setting: str, *, autoscaling: bool = False) -> None:
+    """Refuse a new cluster whose every node has taints: CoreDNS and other add-ons tolerate none of yours.
 
     Raises:
         ConfigError: names `setting`.
     """
-    if all(group.is_closed for group in groups):
+    if are_closed(groups, autoscaling=autoscaling):
         raise ConfigError(
             setting,
             [f"{group.name}: {taint.key}" for group in groups for taint in group.applied_taints],
-            "a group without taints of NoSchedule or NoExecute: CoreDNS and the other add-ons run there, "
-            "and tolerate none",
+            "a group with nodes and without taints of NoSchedule or NoExecute: CoreDNS and the other add-ons "
+            "run there, and tolerate none",
         )
 
 

@@ -7,7 +7,7 @@ one: prose becomes comments, fences become comments or document marks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from hypertier.errors import ManifestError
@@ -23,6 +23,7 @@ _FENCE = re.compile(r"^\s*(```+|~~~+)\s*[\w.+-]*\s*$")
 _TIGHT = re.compile(r"^(?P<before>\s*(?:-\s+)?)(?P<key>[A-Za-z][A-Za-z0-9]*):(?P<value>(?!//)[^\s:].*)$")
 _TIGHT_IN_FLOW = re.compile(r"(?P<before>[{,]\s*)(?P<key>[A-Za-z][A-Za-z0-9]*):(?P<value>(?!//)[^\s:])")
 _KEY = re.compile(r"^(?P<indent>\s*)(?P<key>[A-Za-z][\w./-]*)\s*:(\s|$)")
+_WORD = re.compile(r"[a-z][A-Za-z0-9]*")
 _START = re.compile(r"^\s*apiVersion\s*:")
 _KIND = re.compile(r"^\s*kind\s*:\s*[A-Z]\w*\s*$")
 
@@ -145,9 +146,17 @@ def _is_suspicious(text: str, documents: Iterable[Document]) -> bool:
         if ("apiVersion",) in document.duplicates:
             return True
         names = top_level_names(str(data.get("kind")))
-        if names is not None and (_looks_flat(data) or not names.issuperset(data)):
+        if names is not None and (_looks_flat(data) or _has_strays(data, names, known)):
             return True
     return False
+
+
+def _has_strays(data: dict[str, object], names: Container[str], known: Container[str]) -> bool:
+    """Whether a key on top is prose or belongs below; one of nowhere that has a value is misspelled."""
+    return any(
+        key not in names and (key in known or value is None or not _WORD.fullmatch(key))
+        for key, value in data.items()
+    )
 
 
 def _looks_flat(data: dict[str, object]) -> bool:

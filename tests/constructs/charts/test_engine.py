@@ -597,6 +597,10 @@ BAD_MANIFESTS = {
     ),
     "a name of 55 letters": ({"metadata.name": "e" * 55}, r"metadata\.name is 'e+'; expected at most 54"),
     "a name with a path": ({"metadata.name": "../x"}, r"metadata\.name is '\.\./x'; expected at most 54"),
+    "a key of our own argument": (
+        {"spec.worker.args": ["--kv_transfer_config.kv_role", "kv_both"]},
+        r"spec\.worker\.args --kv-transfer-config\.kv_role is 'kv_both'; expected no such argument",
+    ),
     "a namespace in capitals": (
         {"metadata.namespace": "ML"},
         r"metadata\.namespace is 'ML'; expected at most",

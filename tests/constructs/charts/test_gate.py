@@ -37,7 +37,7 @@ def test_every_kind_of_deployment_passes_the_gate(kind: str) -> None:
 
 @pytest.mark.parametrize("version", ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35"])
 def test_every_version_that_hyperpod_runs_takes_the_objects(version: str) -> None:
-    objects = render(deployment(cluster=Cluster(kubernetes_version=version)), INPUTS)
+    objects = render(deployment(cluster=Cluster(existing="prod", kubernetes_version=version)), INPUTS)
 
     assert findings(objects, version) == []
 
@@ -133,13 +133,13 @@ FAULTS: dict[str, Fault] = {
 @pytest.mark.parametrize("version", ["1.29", "1.9", "0.30"])
 def test_a_kubernetes_that_would_drop_part_of_it_is_refused(version: str) -> None:
     with pytest.raises(ConfigError, match=r"cluster\.kubernetesVersion is '.*'; expected 1\.30 or newer"):
-        render(deployment(cluster=Cluster(kubernetes_version=version)))
+        render(deployment(cluster=Cluster(existing="prod", kubernetes_version=version)))
 
 
 @pytest.mark.parametrize("version", ["latest", "1.35.1", "v1.35", ""])
 def test_what_is_no_version_of_kubernetes_is_refused(version: str) -> None:
     with pytest.raises(ConfigError, match=r"cluster\.kubernetesVersion is ('.+'|empty); expected a version"):
-        Cluster(kubernetes_version=version)
+        Cluster(existing="prod", kubernetes_version=version)
 
 
 def spoil(objects: list[Any], kind_and_name: str, path: str, value: Any) -> None:

@@ -195,6 +195,8 @@ def test_of_several_endpoints_each_gets_the_aliases_of_its_own_models() -> None:
         ConfigError, match=r"routing\.modelAliases\.x is 'none'; expected a model of an endpoint"
     ):
         aliases_of(replace(both, routing=Routing(model_aliases={"x": "none"})), first)
+    with pytest.raises(ConfigError, match=r"routing\.modelAliases\.x is 'none'"):
+        aliases_of(replace(both, endpoints=(first,), routing=Routing(model_aliases={"x": "none"})), first)
 
 
 def test_adapters_are_models_that_aliases_may_name() -> None:

@@ -23,6 +23,7 @@ def attributes(**changes: Any) -> ClusterAttributes:
     return ClusterAttributes(**(whole | changes))
 
 
+OIDC = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/ABC"
 VPC_ALONE = dict.fromkeys(
     ("eks_cluster_name", "eks_security_group_id", "arn", "node_security_group_id"), None
 )
@@ -68,9 +69,7 @@ def test_a_new_cluster_comes_onto_what_exists(told: dict[str, Any], eks: str | N
         pytest.param({"node_security_group_id": None}, "nodeSecurityGroupId", id="no group of the nodes"),
         pytest.param(VPC_ALONE | {"addons": ("coredns",)}, "eksClusterName", id="add-ons of no cluster"),
         pytest.param(VPC_ALONE | {"namespaces": ("a",)}, "eksClusterName", id="namespaces of no cluster"),
-        pytest.param(
-            VPC_ALONE | {"oidc_provider_arn": "arn"}, "eksClusterName", id="an issuer of no cluster"
-        ),
+        pytest.param(VPC_ALONE | {"oidc_provider_arn": OIDC}, "eksClusterName", id="an issuer of no cluster"),
         pytest.param(
             {"eks_cluster_name": None, "eks_security_group_id": None}, "eksClusterName", id="no EKS"
         ),

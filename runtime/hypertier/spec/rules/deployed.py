@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hypertier.catalog.instance_types import find_instance_type
+from hypertier.spec import codec
+from hypertier.spec.deployment import default_groups
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
@@ -37,6 +39,8 @@ def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
 def _groups(deployment: View | None) -> list[dict[str, object]]:
     if deployment is None:
         return []
+    if deployment.get(GROUPS) is None:
+        return [codec.encode(group) for group in default_groups()]
     return [dict(entry) for _, entry in deployment.mappings(GROUPS)]
 
 

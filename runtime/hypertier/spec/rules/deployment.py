@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.cache_tiers import L1, L2, L2Tenant, check_tenants_of
-from hypertier.spec.cluster import Cluster, check_region, check_subnet, check_zone
+from hypertier.spec.cluster import KUBERNETES_VERSIONS, Cluster, check_region, check_subnet, check_zone
 from hypertier.spec.deployment import (
     NAME,
     SERVING_MODES,
@@ -21,7 +20,7 @@ from hypertier.spec.deployment import (
     Operator,
     Scaling,
 )
-from hypertier.spec.instance_group import InstanceGroup, settled
+from hypertier.spec.instance_group import InstanceGroup, are_closed, settled
 from hypertier.spec.routing import Routing, check_routing
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import DEPLOYMENT, Hit, fixed, hit, rule, suggested
@@ -72,7 +71,8 @@ def deployment_alone(subject: Subject) -> Iterator[Hit]:
 )
 def setting(subject: Subject) -> Iterator[Hit]:
     broken = [fault.where for fault in subject.faults]
-    serving = subject.manifest.text("serving") or "selfhosted"
+    serving = subject.manifest.text("serving")
+    serving = "selfhosted" if serving is None else serving
     parts: list[tuple[tuple[str | int, ...], type]] = [
         (path("cache.l1"), L1),
         (path("cache.l2"), L2),
@@ -169,17 +169,17 @@ def group_name_twice(subject: Subject) -> Iterator[Hit]:
     "error",
     kinds=(DEPLOYMENT,),
     source=sources.TAINTS,
-    en="every group of {path} has taints that keep pods off: CoreDNS and other add-ons tolerate none, and "
-    "need a group to run on",
-    ko="{path}의 모든 그룹에 파드를 막는 테인트가 있습니다. CoreDNS 등은 테인트를 허용하지 않으므로 "
-    "실행할 그룹이 하나는 있어야 합니다",
+    en="every group of {path} that has nodes has taints that keep pods off: CoreDNS and other add-ons "
+    "tolerate none, and need a group to run on",
+    ko="노드가 있는 {path}의 모든 그룹에 파드를 막는 테인트가 있습니다. CoreDNS 등은 테인트를 "
+    "허용하지 않으므로 실행할 그룹이 하나는 있어야 합니다",
 )
 def no_open_group(subject: Subject) -> Iterator[Hit]:
     if subject.manifest.has("cluster.existing"):
         return  # its owner's nodes may be elsewhere
     groups = [group for _, group in read_groups(subject.manifest)]
     tiered = subject.manifest.text("cache.l2.backend") == "tieredstorage"
-    if groups and all(group.is_closed for group in settled(groups, tiered_storage=tiered)):
+    if groups and are_closed(settled(groups, tiered_storage=tiered)):
         yield hit(GROUPS)
 
 
@@ -314,10 +314,13 @@ def quotas_exceed_store(subject: Subject) -> Iterator[Hit]:
     ko="{path} 값이 {got}입니다. HyperPod 문서는 Kubernetes 1.30부터 1.35까지 지원합니다",
 )
 def kubernetes_version(subject: Subject) -> Iterator[Hit]:
+    """Of a cluster that exists; a new one of another version is an error."""
     version = subject.manifest.text("cluster.kubernetesVersion")
-    match = re.fullmatch(r"1\.(\d{1,3})", version) if version else None
-    if version and (match is None or not 30 <= int(match[1]) <= 35):
-        yield suggested(path("cluster.kubernetesVersion"), "1.35")
+    exists = subject.manifest.has("cluster.existing") or subject.manifest.has(
+        "cluster.attributes.eksClusterName"
+    )
+    if version and exists and version not in KUBERNETES_VERSIONS:
+        yield suggested(path("cluster.kubernetesVersion"), KUBERNETES_VERSIONS[-1])
 
 
 @rule(

@@ -12,7 +12,7 @@ from typing import Any
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.arguments import find_option
-from hypertier.spec.deployment import DeploymentFile
+from hypertier.spec.deployment import DeploymentFile, default_groups
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.jumpstart import JumpStartModel
@@ -254,7 +254,9 @@ def parse_version(text: str) -> Version | None:
 
 
 def read_groups(deployment: View) -> Iterator[tuple[int, InstanceGroup]]:
-    """The groups that can be; what is wrong with the others is found by the rule `setting`."""
+    """The groups that can be, or the default ones; what is wrong with others the rule `setting` finds."""
+    if deployment.get(GROUPS) is None:
+        yield from enumerate(default_groups())
     for index, entry in deployment.mappings(GROUPS):
         with suppress(ConfigError):
             group = codec.decode(InstanceGroup, dict(entry), "", [])
