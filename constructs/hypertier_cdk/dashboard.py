@@ -10,6 +10,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
+from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import DIMENSION
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cache_store import CacheStore
@@ -31,7 +32,7 @@ class EndpointDashboard(Construct):
     """One CloudWatch dashboard for one endpoint: a row of alarms, then a row for each question.
 
     `widgets` are more of them, below ours, as CloudWatch's dashboards have them: `type`, `properties`, and
-    `width` and `height` for others than 8 and 6.
+    `width` and `height` for others than 8 and 6; or what `to_json()` of the CDK's own widgets returns.
 
     Attributes:
         resource: the `AWS::CloudWatch::Dashboard`.
@@ -58,16 +59,17 @@ class EndpointDashboard(Construct):
             rows.append(_store_row(store.name))
         if scaling is not None:
             rows.append(_scaling_row(scaling))
-        rows += [[dict(widget)] for widget in widgets]
-        region = cdk.Stack.of(self).region
+        rows += [[dict(widget)] for widget in _checked(widgets)]
+        body = {"start": "-PT3H", "widgets": list(_placed(rows, cdk.Stack.of(self).region))}
         self.resource = resource(
             self,
             "Dashboard",
             "AWS::CloudWatch::Dashboard",
-            # One text: the CDK's widgets and metrics would be as many objects in another process.
-            DashboardBody=json.dumps(
-                {"start": "-PT3H", "widgets": list(_placed(rows, region))}, separators=(",", ":")
-            ),
+            # One text: the CDK's widgets and metrics would be as many objects in another process. What users
+            # give may hold such, or tokens of any kind.
+            DashboardBody=cdk.Stack.of(self).to_json_string(body)
+            if widgets
+            else json.dumps(body, separators=(",", ":")),
         )
 
 
@@ -156,6 +158,19 @@ def _scaling_row(scaling: CacheUtilizationScaling) -> list[Widget]:
             [["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue, kept]],
         ),
     ]
+
+
+def _checked(widgets: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    for number, widget in enumerate(widgets):
+        for key in ("type", "properties"):
+            if key not in widget:
+                raise ConfigError(
+                    f"widgets.{number}.{key}", None, "both type and properties, as CloudWatch has them"
+                )
+        width = widget.get("width", 1)
+        if not 1 <= width <= WIDTH:
+            raise ConfigError(f"widgets.{number}.width", width, f"1 to {WIDTH}, the width of a dashboard")
+    return widgets
 
 
 def _placed(rows: Sequence[Sequence[Widget]], region: str) -> Iterator[Widget]:

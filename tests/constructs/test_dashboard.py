@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
+from aws_cdk import aws_cloudwatch as cw
 from fakes_templates import new_stack, template_of, the
 
+from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import SERIES
 from hypertier_cdk import CacheStore, EndpointAlarms, EndpointDashboard, Network
 from hypertier_cdk.review.templates import strings_in, text_of
@@ -88,6 +91,32 @@ def test_widgets_of_one_s_own_stand_below_ours() -> None:
 
     assert found[-1]["properties"] == own["properties"]
     assert found[-1]["y"] == max(widget["y"] + widget["height"] for widget in found[:-1])
+
+
+def test_widgets_of_the_cdk_s_own_are_taken_with_all_their_tokens() -> None:
+    metric = cw.Metric(namespace="Mine", metric_name="Waiting", dimensions_map={"Queue": cdk.Aws.STACK_NAME})
+    graph = cw.GraphWidget(left=[metric], left_y_axis=cw.YAxisProps(max=cdk.Token.as_number(9)), title="Mine")
+
+    found = body(widgets=graph.to_json())["widgets"]
+
+    assert found[-1]["properties"]["title"] == "Mine"
+    assert found[-1]["properties"]["metrics"][0][:3] == ["Mine", "Waiting", "Queue"]
+    assert found[-1]["properties"]["yAxis"]["left"]["max"] == 9
+
+
+@pytest.mark.parametrize(
+    ("widget", "setting"),
+    [
+        ({"properties": {}}, "widgets.0.type"),
+        ({"type": "metric"}, "widgets.0.properties"),
+        ({"type": "text", "width": 25, "properties": {"markdown": "wide"}}, "widgets.0.width"),
+    ],
+)
+def test_a_widget_that_no_dashboard_has_is_named(widget: dict[str, Any], setting: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        body(widgets=[widget])
+
+    assert refused.value.setting == setting
 
 
 def test_the_alarms_stand_on_top() -> None:
