@@ -44,6 +44,7 @@ from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
 from hypertier.router.prefill import Prefillers
+from hypertier.router.process_memory import collect_seldom, keep_freed_memory
 from hypertier.router.proxy import Proxy
 from hypertier.router.replicas import Listed, Replica, ReplicaSet, State
 from hypertier.router.route_file import RouteFile
@@ -490,5 +491,11 @@ def run(settings: RouterSettings, *, started: Callable[[Router], None] | None = 
     """`serve` on a uvloop of its own."""
     import uvloop
 
+    def begun(router: Router) -> None:
+        collect_seldom()
+        if started is not None:
+            started(router)
+
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings, started=started))
+        runner.run(serve(settings, started=begun))

@@ -14,6 +14,7 @@ import uvloop
 from hypertier.errors import HypertierError
 from hypertier.router.app import Router
 from hypertier.router.listening import Sockets
+from hypertier.router.process_memory import collect_seldom, keep_freed_memory
 from hypertier.router.workers.channel import ALIVE_SECONDS, Begin, Channel
 
 log = logging.getLogger("hypertier.router")
@@ -39,6 +40,7 @@ async def work(ours: socket.socket) -> int:
         router = Router(begin.settings, sockets=sockets)
         try:
             await router.start()
+            collect_seldom()
             channel.tell(ready=len(router.replicas.healthy))
             is_replaced = await _until_told(router, channel, clients)
             for slot in clients:
@@ -99,5 +101,6 @@ def _copies(sockets: Sequence[socket.socket]) -> list[socket.socket]:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         sys.exit(runner.run(work(socket.socket(fileno=int(sys.argv[1])))))
