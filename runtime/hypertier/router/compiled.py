@@ -26,6 +26,7 @@ HOT = (
     "access.tenants",
     "admission",
     "cache_sizes",
+    "chunks",
     "connection",
     "counts",
     "decisions",

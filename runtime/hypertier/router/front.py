@@ -253,7 +253,7 @@ class Front:
             self._rename_model(request, aliases)
         inference = self._read(request, grant.seed if grant is not None else b"")
         if grant is not None and grant.session is not None:
-            inference = inference._replace(session=grant.session)
+            inference = inference.replace(session=grant.session)
         if self._routes is not None:
             seed = grant.seed if grant is not None else b""
             self._shadow(self._routes, request, inference, request_id, seed)
@@ -337,8 +337,8 @@ class Front:
             if variant is not None and variant != model:
                 session = inference.session
                 self._rename_model(request, {model: variant})
-                inference = self._read(request, seed)._replace(session=session)
-        return inference._replace(strategy=strategy) if strategy is not None else inference
+                inference = self._read(request, seed).replace(session=session)
+        return inference.replace(strategy=strategy) if strategy is not None else inference
 
     def _cast_shadow(
         self, request: Request, renamed: Mapping[bytes, bytes], request_id: bytes, seed: bytes
@@ -357,9 +357,9 @@ class Front:
         """Where the body is no JSON, or there is none: a form's field, or the path of one model."""
         span = form_model(request) if request.body else None
         if span is not None:
-            return inference._replace(model=bytes(request.body[span[0] : span[1]]))
+            return inference.replace(model=bytes(request.body[span[0] : span[1]]))
         if request.path.startswith(LIST_PATH + b"/"):
-            return inference._replace(model=request.path[len(LIST_PATH) + 1 :])
+            return inference.replace(model=request.path[len(LIST_PATH) + 1 :])
         return inference
 
     def _rename_model(self, request: Request, aliases: Mapping[bytes, bytes]) -> None:

@@ -67,7 +67,7 @@ class Prompt(NamedTuple):
     seed: bytes = b""
 
 
-class InferenceRequest(NamedTuple):
+class InferenceRequest:
     """What a strategy may know of a request.
 
     `num_bytes` is the length of the prompt as sent; `block_hashes[i]` covers the model and the prompt's first
@@ -77,13 +77,40 @@ class InferenceRequest(NamedTuple):
     for the router's own.
     """
 
-    num_bytes: int = 0
-    block_hashes: tuple[int, ...] = ()
-    session: bytes | None = None
-    streamed: bool = False
-    prompt: Prompt | None = None
-    model: bytes | None = None
-    strategy: str | None = None
+    __slots__ = ("block_hashes", "model", "num_bytes", "prompt", "session", "strategy", "streamed")
+
+    def __init__(
+        self,
+        num_bytes: int = 0,
+        block_hashes: tuple[int, ...] = (),
+        session: bytes | None = None,
+        streamed: bool = False,
+        prompt: Prompt | None = None,
+        model: bytes | None = None,
+        strategy: str | None = None,
+    ) -> None:
+        self.num_bytes = num_bytes
+        self.block_hashes = block_hashes
+        self.session = session
+        self.streamed = streamed
+        self.prompt = prompt
+        self.model = model
+        self.strategy = strategy
+
+    def replace(self, **changes: Any) -> InferenceRequest:
+        """The same but for these."""
+        other = InferenceRequest(
+            self.num_bytes,
+            self.block_hashes,
+            self.session,
+            self.streamed,
+            self.prompt,
+            self.model,
+            self.strategy,
+        )
+        for name, value in changes.items():
+            setattr(other, name, value)
+        return other
 
 
 @dataclass(frozen=True, slots=True)

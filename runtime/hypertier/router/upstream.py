@@ -7,6 +7,7 @@ from typing import Protocol, cast
 
 import httptools
 
+from hypertier.router.chunks import DONE, NOT_PLAIN, before, read_chunks
 from hypertier.router.plain import CHUNKED, AnswerReader, ResponseHead
 from hypertier.router.replicas import Replica
 from hypertier.router.wire import response_head
@@ -50,11 +51,12 @@ class Carried(Protocol):
 class Upstream:
     """Carries one exchange at a time, waits in the replica's pool in between.
 
-    The end of an answer with a plain head and a length is found by counting, of any other by llhttp.
+    The end of an answer with a plain head is found by counting its bytes or chunks, of any other by llhttp.
     """
 
     __slots__ = (
         "_answers",
+        "_chunk_left",
         "_complete",
         "_ends_with_connection",
         "_exchange",
@@ -77,7 +79,8 @@ class Upstream:
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._answers = AnswerReader()
-        self._left = _BY_PARSER  # bytes of the body to come
+        self._left = _BY_PARSER  # bytes of the body to come, or CHUNKED
+        self._chunk_left = 0  # see `read_chunks`
         self._head = b""
         self._head_done = False
         self._held: ResponseHead | None = None  # read, and not sent on before the body begins
@@ -153,8 +156,7 @@ class Upstream:
             else:
                 self._left = cast(int, found[0].length)
                 self._keeps_alive = True
-                if self._left == CHUNKED:
-                    self._parse_chunks()
+                self._chunk_left = 0
             head, end = found
             self._begin(exchange, head, data[end:] if end else self._head)
 
@@ -216,17 +218,24 @@ class Upstream:
             return left >= 0
         if self._is_head:
             return False
+        if left == CHUNKED:
+            was = self._chunk_left
+            self._chunk_left = more = read_chunks(data, was)
+            if more != NOT_PLAIN:
+                self._complete = more == DONE
+                return more >= DONE
+            self._parse_chunks(was)
         try:
             cast(httptools.HttpResponseParser, self._parser).feed_data(data)
         except httptools.HttpParserError:
             return False
         return self._num_messages == 1
 
-    def _parse_chunks(self) -> None:
-        """Let llhttp, which has not seen the head, count chunks: it is faster at that than Python."""
+    def _parse_chunks(self, left: int) -> None:
+        """Let llhttp, which has not seen the head, count the chunks that follow."""
         self._begin_parser()
         cast(httptools.HttpResponseParser, self._parser).feed_data(
-            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + before(left)
         )
 
     def _begin_parser(self) -> None:

@@ -209,7 +209,7 @@ class RequestReader:
         self._request = Request()
         self._last_head: Head | None = None
         self._missing_bytes = 0
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self.in_body = False
         self._closing = False
         self._head_bytes = 0
@@ -268,7 +268,8 @@ class RequestReader:
             self._parts = []
             self._missing_bytes = length
             self.started = self.in_body = True
-            return data[begin:]
+            self._take_body(memoryview(data)[begin:])
+            return b""
         if not self._budget.take(length):
             self._refuse(_overloaded())
             return b""
@@ -278,11 +279,16 @@ class RequestReader:
         return data[end:] if end < len(data) else b""
 
     def _continue_plain(self, data: bytes) -> bytes:
-        part = data[: self._missing_bytes]
+        num_bytes = min(len(data), self._missing_bytes)
+        self._take_body(data if num_bytes == len(data) else data[:num_bytes])
+        return data[num_bytes:] if num_bytes < len(data) else b""
+
+    def _take_body(self, part: bytes | memoryview) -> None:
+        """The body grows; parts are copied once, when it is whole."""
         request = self._request
         if not self._budget.take(len(part)):
             self._refuse(_overloaded())
-            return b""
+            return
         request.num_held_bytes += len(part)
         self._parts.append(part)
         self._missing_bytes -= len(part)
@@ -291,7 +297,6 @@ class RequestReader:
             self._parts = []
             self.started = self.in_body = False
             self.ready.append(request)
-        return data[len(part) :]
 
     def _give_up_body(self) -> None:
         if self.started:

@@ -76,7 +76,7 @@ def test_answer_in_one_piece_is_told_in_two_messages_and_a_streamed_one_in_three
     side.shared._tell = lambda message: told.extend(Reader().feed(message))
 
     for ticket, streamed in (("whole", False), ("stream", True)):
-        side.send(ticket, PROMPT._replace(streamed=streamed))
+        side.send(ticket, PROMPT.replace(streamed=streamed))
         side.shared.first_token(ticket, 2.0)
         side.shared.finished(ticket, 2.0)
 
@@ -91,7 +91,7 @@ PROMPT = InferenceRequest(1000, (1, 2, 3, 4), streamed=True)
 def test_routers_that_share_send_equal_prompts_to_different_replicas(count: int, strategy: str) -> None:
     routers = sides(count, strategy=strategy)
 
-    urls = {router.send("one", PROMPT._replace(block_hashes=())).url for router in routers}
+    urls = {router.send("one", PROMPT.replace(block_hashes=())).url for router in routers}
 
     assert len(urls) == count
 
@@ -99,7 +99,7 @@ def test_routers_that_share_send_equal_prompts_to_different_replicas(count: int,
 def test_routers_that_share_nothing_pile_onto_one() -> None:
     routers = [Side(), Side(), Side()]
 
-    urls = {router.send("one", PROMPT._replace(block_hashes=())).url for router in routers}
+    urls = {router.send("one", PROMPT.replace(block_hashes=())).url for router in routers}
 
     assert len(urls) == 1
 
@@ -141,7 +141,7 @@ def test_all_routers_know_the_same_in_flight_and_nothing_once_all_are_lost(
 
     for number, (who, what) in enumerate(steps):
         if what == "send":
-            routers[who].send(number, PROMPT._replace(block_hashes=(number,)))
+            routers[who].send(number, PROMPT.replace(block_hashes=(number,)))
             open_[who].append(number)
         elif open_[who] and what == "token":
             routers[who].shared.first_token(open_[who][0], 1.0)
@@ -161,7 +161,7 @@ def test_all_routers_know_the_same_in_flight_and_nothing_once_all_are_lost(
 def test_who_connects_late_hears_all_that_is_in_flight_and_nothing_that_ended() -> None:
     one, late = Side(), Side()
     for ticket in ("begun", "waiting", "ended"):
-        one.send(ticket, PROMPT._replace(block_hashes=()))
+        one.send(ticket, PROMPT.replace(block_hashes=()))
     one.shared.first_token("begun", 1.0)
     one.shared.finished("ended", 1.0)
 

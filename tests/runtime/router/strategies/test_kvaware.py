@@ -125,7 +125,7 @@ def test_no_engine_is_asked_for_the_tokens_of_a_body_that_takes_long_to_read() -
     engines = Engines(1)
     prompt = Prompt(b"/v1/completions", b" " * (MAX_PROMPT_BYTES + 1), 1)
 
-    engines.serve(request(1)._replace(prompt=prompt))
+    engines.serve(request(1).replace(prompt=prompt))
 
     assert engines.kvaware.tokenizations == {"unsupported": 1}
 
