@@ -12,7 +12,7 @@ KEPT_BYTES = 16 * 2**20
 MAX_KEPT_BODY_BYTES = 4 * 2**20
 PAD_BYTES = 2**20
 NEW_OBJECTS = 10_000
-"""That refer to others, are made and not freed, before the collector looks for cycles; Python's default is 700."""
+"""So many, made and not freed, before the collector looks for cycles; 700 are Python's default."""
 
 
 def keep_freed_memory() -> bool:
