@@ -23,7 +23,8 @@ async def nobody(*events: Any) -> None:
 class KvEngine(FakeEngine):
     """`say` takes events as maps. Chats are rendered by `template`, and by `told` for `/tokenize`.
 
-    Answers 400 to the forms of `not_served`. With `num_ranks` its metrics are those of so many.
+    Answers 400 to the forms of `not_served`. With `num_ranks` its metrics are those of so many. With
+    `window_block_size` it tells of a group of layers with a sliding window first, whose blocks are so long.
     """
 
     say: Callable[..., Awaitable[None]] = nobody
@@ -33,6 +34,7 @@ class KvEngine(FakeEngine):
     names_salts: bool = True
     not_served: tuple[bytes, ...] = ()
     num_ranks: int = 1
+    window_block_size: int | None = None
     hashes: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -58,7 +60,11 @@ class KvEngine(FakeEngine):
             writer.write(json_answer(json.dumps(answer).encode()))
             return
         text = self.text_of(asked, self.template)
-        await self.say(self.stored(text, asked.get("cache_salt")))
+        salt = asked.get("cache_salt")
+        if self.window_block_size is not None:
+            windowed = {"kv_cache_spec_kind": "sliding_window", "group_idx": 1}
+            await self.say(self.stored(text, salt, self.window_block_size) | windowed)
+        await self.say(self.stored(text, salt))
         writer.write(json_answer(json.dumps({"usage": {"prompt_tokens": len(text)}}).encode()))
 
     def text_of(self, asked: dict[str, Any], template: str) -> str:
@@ -67,9 +73,10 @@ class KvEngine(FakeEngine):
             return str(asked["prompt"])
         return "".join(template.format(message["content"]) for message in asked["messages"])
 
-    def stored(self, text: str, salt: str | None = None) -> dict[str, Any]:
+    def stored(self, text: str, salt: str | None = None, block_size: int | None = None) -> dict[str, Any]:
         """The event of a prompt's full blocks."""
-        num_blocks = len(text) // self.block_size
+        block_size = block_size or self.block_size
+        num_blocks = len(text) // block_size
         keys: list[Any] = [None] * num_blocks
         if salt is not None and keys and self.names_salts:
             keys[0] = [salt]
@@ -77,7 +84,7 @@ class KvEngine(FakeEngine):
             "type": "BlockStored",
             "block_hashes": [next(self.hashes) for _ in range(num_blocks)],
             "parent_block_hash": None,
-            "token_ids": list(map(ord, text[: num_blocks * self.block_size])),
-            "block_size": self.block_size,
+            "token_ids": list(map(ord, text[: num_blocks * block_size])),
+            "block_size": block_size,
             "extra_keys": keys,
         }

@@ -86,10 +86,10 @@ class Trial:
         self.prompt = Prompt(path.encode(), self.body, start, salt.encode())
 
     def hear(self, event: Event) -> None:
-        """The engine said so, of this prompt or of another."""
+        """The engine said so, of this prompt or of another; what `KvIndex` passes over tells nothing here."""
         if self.said is not None or not isinstance(event, Stored) or event.parent is not None:
             return
-        if event.medium != "GPU" or not event.token_ids:
+        if event.medium != "GPU" or not event.token_ids or not event.is_whole or not event.is_local:
             return
         self.names_salt = bool(event.extra_keys and event.extra_keys[0] and self.salt in event.extra_keys[0])
         if self.names_salt or self._is_as_told(event):

@@ -97,6 +97,15 @@ def test_an_engine_that_tells_no_block_size_gets_longer_prompts_until_it_speaks(
     assert outcome(engine)[0] == {"good"}
 
 
+def test_layers_with_a_sliding_window_do_not_tell_how_long_blocks_are() -> None:
+    engine = KvEngine(block_size=16, window_block_size=32)
+
+    results, sizes, _ = outcome(engine)
+
+    assert results == {"good"}
+    assert sizes == {engine.url: 16}
+
+
 def test_an_engine_that_names_no_salts_is_believed_and_counted() -> None:
     assert outcome(KvEngine(names_salts=False))[0] == {"unsalted"}
 
