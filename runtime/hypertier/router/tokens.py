@@ -284,6 +284,11 @@ class Links:
             self._keep(block, name or 0)
         return is_changed
 
+    def forget(self) -> None:
+        """Nothing is linked."""
+        self._young, self._old = {}, {}
+        self._confirmed = set()
+
     def knows(self, block_hashes: Sequence[int]) -> bool:
         """All of these are linked."""
         return not block_hashes or self._name(block_hashes[-1]) is not None

@@ -85,14 +85,15 @@ class KvAware(PrefixAware):
     def hear(self, replica: Replica, block_size: int | None = None) -> None:
         """All that the replica says is heard from now on, until it is to be forgotten, and may be believed.
 
-        `block_size` is that of all who are, where it is known.
+        `block_size` is that of all who are, where it is known; tokens are learned anew for another one.
         """
         number = self._numbers.get(replica)
         if number is not None:
             self._heard |= 1 << number
             self._doubted &= ~(1 << number)
-        if block_size is not None:
+        if block_size is not None and block_size != self.index.block_size:
             self.index.block_size = block_size
+            self.links.forget()
 
     def doubt(self, replica: Replica) -> None:
         """What the replica says is not to be gone by, until `hear`."""
@@ -243,6 +244,8 @@ class KvAware(PrefixAware):
         except (TokenizeError, KvEventError) as error:
             self.tokenizations[error.cause] += 1
             return
+        if block_size != self.index.block_size:
+            return  # while these were read, engines with other blocks took over
         self.tokenizations["changed" if self.links.learn(block_hashes, names) else "good"] += 1
 
     async def _adapter(self, model: str | None, replica: Replica) -> str | None:

@@ -171,6 +171,22 @@ def test_beyond_what_is_known_in_tokens_what_was_sent_tells() -> None:
     assert (choice.replica, choice.reason, choice.matched_bytes) == (home, "kv", prefix_bytes(NUM_BLOCKS))
 
 
+def test_tokens_are_learned_anew_where_engines_have_blocks_of_another_length() -> None:
+    engines = Engines(1)
+    replica = engines.replicas.healthy[0]
+    engines.kvaware.hear(replica, 1)
+    engines.tokenized(1)
+    engines.says(replica, 1)
+    engines.serve(request(1))
+
+    engines.kvaware.forget(replica)
+    engines.kvaware.hear(replica, 2)
+
+    engines.serve(request(1))
+    assert not engines.kvaware.links.knows(request(1).block_hashes)
+    assert engines.kvaware.fallbacks == {"not_tokenized": 1}
+
+
 def test_a_crowd_that_begins_alike_is_not_glued_to_the_holder() -> None:
     engines = Engines(8)
     engines.tokenized(1)
