@@ -173,6 +173,7 @@ class Entries:
         header = bytearray(HEADER_BYTES)
         ttl_seconds = self.ttl_seconds(key)
         checksum = PartsChecksum(header)
+        listener = checksum.begin if self._cipher is None else None
         offset = 0
         for stripe, size in enumerate(self._sizes):
             buffers = [target[offset : offset + size]]
@@ -180,7 +181,7 @@ class Entries:
                 buffers.insert(0, memoryview(header))
             timeout = min(self._io_timeout_seconds, deadline - self._clock())
             name = entry_name(namespace, key, stripe)
-            length = self._backend.get_into(name, buffers, ttl_seconds, timeout, checksum.begin)
+            length = self._backend.get_into(name, buffers, ttl_seconds, timeout, listener)
             if length is None:
                 return Loaded.ABSENT
             if length != sum(map(len, buffers)):
@@ -191,6 +192,8 @@ class Entries:
                     return flaw
             offset += size
             checksum.end()
+        if self._cipher is not None:
+            return Loaded.WHOLE  # and has yet to prove itself
         return payload_flaw(bytes(header), checksum.value) or Loaded.WHOLE
 
     def store(self, key: bytes, slot: memoryview) -> None:
@@ -200,7 +203,8 @@ class Entries:
         if self._cipher is not None:
             payload = self._own_buffer()
             self._cipher.encrypt_into(namespace, key, slot, payload)
-        header = seal(namespace, key, payload, len(self._sizes))
+        is_encrypted = self._cipher is not None
+        header = seal(namespace, key, payload, len(self._sizes), is_encrypted=is_encrypted)
         ttl_seconds = self.ttl_seconds(key)
         end = self._stored_bytes
         for stripe in reversed(range(len(self._sizes))):

@@ -41,8 +41,13 @@ def key_digest(namespace: bytes, key: bytes) -> bytes:
     return hashlib.blake2b(key, digest_size=16, key=namespace).digest()
 
 
-def seal(namespace: bytes, key: bytes, payload: memoryview, num_stripes: int) -> bytes:
-    """Return the header of `payload`: `HEADER_BYTES` bytes. `namespace` is 16 bytes."""
+def seal(
+    namespace: bytes, key: bytes, payload: memoryview, num_stripes: int, *, is_encrypted: bool = False
+) -> bytes:
+    """Return the header of `payload`: `HEADER_BYTES` bytes. `namespace` is 16 bytes.
+
+    What is encrypted proves itself, so its checksum is left at 0.
+    """
     fields = _FIELDS.pack(
         MAGIC,
         VERSION,
@@ -51,7 +56,7 @@ def seal(namespace: bytes, key: bytes, payload: memoryview, num_stripes: int) ->
         len(payload),
         namespace,
         key_digest(namespace, key),
-        checksum(payload),
+        0 if is_encrypted else checksum(payload),
     )
     return fields + _OWN_CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
 
