@@ -66,7 +66,10 @@ class UnchangedPass:
         if not new:
             return cdk.PolicyValidationPluginReport(success=True, violations=[])
         report = self._make_validator().validate(Templates(context, new))
-        self._remember(digests[path] for path in passed([each.template_path for each in new], report))
+        good = passed([each.template_path for each in new], report)
+        # Another run may have written into the folder meanwhile: which of both was looked at, nobody knows.
+        after = {each.template_path: digest(each) for each in new}
+        self._remember(digests[path] for path in good if after[path] == digests[path])
         return report
 
     def _has_passed(self, digest: str) -> bool:

@@ -95,6 +95,22 @@ def test_what_has_a_finding_is_validated_each_time(tmp_path: Path) -> None:
     assert validator.seen == [["Bad", "Good"], ["Bad"]]
 
 
+def test_what_another_run_wrote_over_meanwhile_has_not_passed(tmp_path: Path) -> None:
+    @jsii.implements(cdk.IPolicyValidationPlugin)
+    class Overtaken(KnowsTopics):
+        def validate(self, context: cdk.IPolicyValidationContext) -> cdk.PolicyValidationPluginReport:
+            for each in context.stack_templates:
+                Path(each.template_path).write_text(f'{{"Resources": {{"Other": {{"Type": "{KNOWN}"}}}}}}')
+            return super().validate(context)
+
+    validator = Overtaken()
+
+    for _ in range(2):
+        synthesize(tmp_path, validator, One="a")
+
+    assert validator.seen == [["One"], ["One"]]
+
+
 def test_another_region_is_another_template(tmp_path: Path) -> None:
     validator = KnowsTopics()
     for region in ("us-east-1", "us-west-2"):
