@@ -37,7 +37,7 @@ def copied_arguments(arguments: Sequence[str], folder: Path) -> tuple[list[str],
         if found is None:
             continue
         index, file = found
-        copies[file] = str(folder / f"{name.removeprefix('--ssl-')}.pem")
+        copies.setdefault(file, str(folder / f"{name.removeprefix('--ssl-')}.pem"))
         word = changed[index]
         changed[index] = word.replace(file, copies[file]) if word != file else copies[file]
     return changed, copies

@@ -93,6 +93,14 @@ def test_vllm_is_given_copies_where_it_is_to_look_at_them_again(equals: bool) ->
     assert plain == (["--model", "m", *pair], {})
 
 
+def test_one_file_for_several_options_is_copied_for_all_of_them() -> None:
+    pem, refresh = "/a/all.pem", "--enable-ssl-refresh"
+
+    changed, copies = copied_arguments(["--ssl-keyfile", pem, "--ssl-certfile", pem, refresh], Path("/m"))
+
+    assert {changed[1], changed[3]} == set(copies.values())
+
+
 def test_copies_keep_their_place_and_are_for_nobody_else(mounted: Mounted, tmp_path: Path) -> None:
     copies = {file: str(tmp_path / Path(file).name) for file in mounted.files}
     copy(copies)
