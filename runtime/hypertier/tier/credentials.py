@@ -144,10 +144,17 @@ def parse_secret(text: str) -> Credentials:
     return Credentials(content["password"], username if isinstance(username, str) else None)
 
 
-def fetch_secret(secret_arn: str) -> str:
-    """Read the secret's current value with the role of the pod. Errors of the AWS client pass through."""
-    client = aws_client("secretsmanager", secret_arn.split(":")[3], SECRET_VARIABLE)
-    return str(client.get_secret_value(SecretId=secret_arn)["SecretString"])
+def fetch_secret(secret_arn: str, variable: str = SECRET_VARIABLE) -> str:
+    """Read the secret's current value with the role of the pod. Errors of the AWS client pass through.
+
+    Raises:
+        TierUnavailableError: the secret that `variable` names holds bytes.
+    """
+    client = aws_client("secretsmanager", secret_arn.split(":")[3], variable)
+    found = client.get_secret_value(SecretId=secret_arn)
+    if "SecretString" not in found:
+        raise TierUnavailableError(f"the secret of {variable} holds bytes; expected text, its SecretString")
+    return str(found["SecretString"])
 
 
 def aws_client(service: Literal["secretsmanager", "kms"], region: str, needed_for: str) -> Any:

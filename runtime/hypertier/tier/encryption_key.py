@@ -60,7 +60,7 @@ def key_source(environ: Mapping[str, str]) -> KeySource | None:
     if name == KEY_SECRET_VARIABLE:
         if not is_secret_arn(text):
             raise ConfigError(name, text, "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME")
-        return FetchedKey(name, lambda: fetch_secret(text))
+        return FetchedKey(name, lambda: fetch_secret(text, name))
     decoded = decode(text)
     if name == KEY_VARIABLE:
         if decoded is None or len(decoded) != KEY_BYTES:

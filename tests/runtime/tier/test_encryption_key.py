@@ -50,6 +50,13 @@ def test_a_key_from_secrets_manager_is_the_same_key(aws: None) -> None:
     assert cipher.key_id == ChunkCipher(KEY).key_id
 
 
+def test_a_secret_of_bytes_is_named_and_told_what_works(aws: None) -> None:
+    secret = boto3.client("secretsmanager").create_secret(Name="key", SecretBinary=KEY)
+
+    with pytest.raises(TierUnavailableError, match=r"KEY_SECRET_ARN .*SecretString"):
+        _ = cipher_of({"HYPERTIER_L2_KEY_SECRET_ARN": secret["ARN"]}).key_id
+
+
 def test_a_data_key_of_kms_is_opened(aws: None) -> None:
     kms = boto3.client("kms")
     master = kms.create_key()["KeyMetadata"]["KeyId"]
