@@ -13,6 +13,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from hypertier.spec.deployment import Deployment
+from hypertier.spec.roles import least_replicas
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -69,7 +70,7 @@ class OperationsStack(cdk.Stack):
                 self,
                 f"Alarms-{endpoint.name}",
                 endpoint=endpoint.name,
-                replicas=deployment.scaling.min,
+                replicas=least_replicas(deployment, endpoint),
                 cached=endpoint.kv_cache.l1_enabled or endpoint.kv_cache.l2_enabled,
                 scaling=scalings.get(endpoint.name),
             )

@@ -80,7 +80,9 @@ def _add(app: cdk.App, deployment: Deployment) -> None:
     common: dict[str, Any] = {
         # The account is the one that deploys; the Region is the deployment's.
         "env": cdk.Environment(region=deployment.region),
-        # CloudFormation hands a stack's tags on to everything in it that takes tags.
+        # CloudFormation hands a stack's tags on to resources whose type is taggable, by its schema.
+        # https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-properties-resource-tags.html
+        # (read 2026-12-02)
         "tags": {"hypertier:deployment": name},
     }
     base = _adopted(app, deployment, common) if deployment.cluster.existing else _new(app, deployment, common)

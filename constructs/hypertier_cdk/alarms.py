@@ -13,7 +13,8 @@ from hypertier_cdk.scaling import CacheUtilizationScaling
 class EndpointAlarms(Construct):
     """One alarm for each way in which an endpoint's parts can stop working without a word.
 
-    `replicas` must answer at least; `cached` says that L1 or L2 is on.
+    `replicas` must answer at least, of engines of all kinds; with 0 nobody is missed. `cached` says that L1
+    or L2 is on.
 
     Attributes:
         alarms: all of them; `notify` sends their transitions somewhere.
@@ -42,13 +43,14 @@ class EndpointAlarms(Construct):
             minutes=5,
             missing=cw.TreatMissingData.BREACHING,
         )
-        self._alarm(
-            "ReplicasMissing",
-            endpoint_metric("ReplicasScraped", endpoint, statistic="Minimum"),
-            f"fewer than {replicas} replicas answer",
-            below=replicas,
-            minutes=15,
-        )
+        if replicas:
+            self._alarm(
+                "ReplicasMissing",
+                endpoint_metric("ReplicasScraped", endpoint, statistic="Minimum"),
+                f"fewer than {replicas} replicas answer",
+                below=replicas,
+                minutes=15,
+            )
         self._alarm(
             "ReplicasUnreadable",
             endpoint_metric("ReplicasFailed", endpoint, statistic="Maximum"),

@@ -77,6 +77,10 @@ def test_an_endpoint_without_a_cache_is_not_told_that_its_cache_is_useless() -> 
     assert "ExternalHitRatio" not in by_metric(template(cached=False))
 
 
+def test_an_endpoint_that_may_have_no_replica_misses_none() -> None:
+    assert "ReplicasMissing" not in str(template(replicas=0))
+
+
 def test_every_alarm_tells_of_its_end_too() -> None:
     for alarm in properties(template(), "AWS::CloudWatch::Alarm"):
         assert alarm["AlarmActions"] == alarm["OKActions"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from fakes_stacks import ROOT, example_folder, on_what_exists, synthesized
 
 from hypertier.errors import ConfigError
@@ -73,6 +74,36 @@ def test_the_reference_serves_engines_a_router_and_an_exporter(reference_assembl
 def test_every_alarm_rings_or_steps(reference_assembly: Assembly) -> None:
     for alarm in reference_assembly.of_type("AWS::CloudWatch::Alarm"):
         assert alarm.get("AlarmActions"), alarm.path
+
+
+@pytest.mark.parametrize(
+    ("example", "expected"),
+    [
+        pytest.param("reference", 2, id="what the hook keeps"),
+        pytest.param("disaggregated", 7, id="those that prefill and those that decode"),
+    ],
+)
+def test_fewer_replicas_than_there_must_be_ring(example: str, expected: int) -> None:
+    assembly = read_assembly(example_folder(ROOT / "examples" / example / "deployment.yaml"))
+
+    thresholds = [
+        alarm.get("Threshold")
+        for alarm in assembly.of_type("AWS::CloudWatch::Alarm")
+        if alarm.get("MetricName") == "ReplicasScraped" and alarm.get("Statistic") == "Minimum"
+    ]
+
+    assert thresholds == [expected]
+
+
+def test_a_resource_that_takes_tags_is_handed_the_stack_s(reference_assembly: Assembly) -> None:
+    """By the types' schemas in CloudFormation's registry, as cfn-lint carries them."""
+    types = {resource.type for resource in reference_assembly.resources if resource.type.startswith("AWS::")}
+    schemas = {name: PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-west-2", name).schema for name in types}
+
+    tagged = {name for name, schema in schemas.items() if "Tags" in schema["properties"]}
+
+    assert {name for name in tagged if not schemas[name].get("tagging", {}).get("taggable")} == set()
+    assert {"AWS::SageMaker::Cluster", "AWS::EKS::Cluster", "AWS::ElastiCache::ReplicationGroup"} <= tagged
 
 
 def test_a_shard_of_l2_that_gives_less_than_planned_rings(reference_assembly: Assembly) -> None:
