@@ -221,8 +221,16 @@ class Verifier:
             raise VerifyError("failed", "it serves neither chats nor completions")
         sizes = {trial.said.block_size for trial in found if trial.said is not None}
         others = set(self.verified.values()) - sizes
-        if len(sizes) > 1 or others:
-            raise VerifyError("block_size", f"its blocks are {sizes} tokens, those of others {others}")
+        if len(sizes) > 1:
+            said = " and of ".join(map(str, sorted(sizes)))
+            raise VerifyError("block_size", f"its blocks are of {said} tokens; expected one length")
+        if others:
+            said = " and of ".join(map(str, sorted(others)))
+            raise VerifyError(
+                "block_size",
+                f"its blocks are of {sizes.pop()} tokens, those of engines that are believed of {said}; "
+                "expected one --block-size for all, as prompts are looked up by blocks of one length",
+            )
         return "good" if all(trial.names_salt for trial in found) else "unsalted", sizes.pop()
 
     async def _block_size(self, replica: Replica) -> int | None:

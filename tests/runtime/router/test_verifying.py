@@ -156,7 +156,9 @@ def test_engines_of_other_block_sizes_are_not_mixed() -> None:
 
     assert results == {"good", "block_size"}
     assert sizes == {one.url: 16}
-    assert said[1].startswith("block_size: ")
+    assert said[1].startswith(
+        "block_size: its blocks are of 32 tokens, those of engines that are believed of 16"
+    )
 
 
 def test_an_engine_that_was_mended_is_believed_without_a_restart_of_the_router() -> None:
