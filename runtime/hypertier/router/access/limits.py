@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 
-from hypertier.router.access import names
 from hypertier.router.openai import Refusal
 from hypertier.spec.access import TenantDefault
 
@@ -15,7 +14,6 @@ BYTES_PER_TOKEN = 4
 
 # Clients write it before the prompt or behind it; a limit hidden in the middle is not seen.
 _ENDS_BYTES = 4096
-_MEMBER_BYTES = 64  # of one that begins within and ends behind
 _ROUNDING = 1e-9
 _MAX_TOKENS = re.compile(rb'"max_(?:completion_|output_)?tokens"\s*+:\s*+([0-9]{1,9})(?![0-9.eE])')
 _TOKENS, _BEFORE_TOKENS = b'_tokens"', len(b'"output')
@@ -164,11 +162,11 @@ def estimate_tokens(body: bytes | bytearray) -> int:
     asked = 0
     size = len(body)
     for begin, end in ((0, min(size, _ENDS_BYTES)), (max(_ENDS_BYTES, size - _ENDS_BYTES), size)):
-        behind = min(size, end + _MEMBER_BYTES)
-        while (found := names.search(_MAX_TOKENS, b"m", body, begin, behind)) is not None:
-            if found.start() < end:
+        while (begin := body.find(b'"max_', begin, end)) >= 0:
+            found = _MAX_TOKENS.match(body, begin)
+            if found is not None:
                 asked = max(asked, int(found[1]))
-            begin = found.end()
+            begin += 5
     return -(-size // BYTES_PER_TOKEN) + asked
 
 
