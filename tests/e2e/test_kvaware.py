@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
+import random
+import struct
+import time
 import urllib.request
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,17 +17,22 @@ from typing import Any
 import openai
 import pytest
 from fakes_access import ACME, ZETA, AccessFolder, router_process
+from fakes_lab import TOOLS, write_reference
 
 from hypertier.lab.client import ask
 from hypertier.lab.engine_env import PYTHON_VARIABLE, find_engine_python
 from hypertier.lab.lab import Lab
 from hypertier.lab.metrics import samples
+from hypertier.lab.model import ModelShape
 from hypertier.lab.prepare import prepare_lab, render_file
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parent.parent.parent
-REFERENCE = ROOT / "examples" / "reference"
+FLAGS = ("--trust-request-chat-template", "--enable-lora", "--max-lora-rank", '"8"')
+LORA = '      - {name: VLLM_ALLOW_RUNTIME_LORA_UPDATING, value: "True"}\n'
+SEED = "      - name: PYTHONHASHSEED\n"
+ADAPTER, RANK = "terse", 8
 PROMPT = "A tier keeps blocks; a lookup is a hit or a miss. " * 30
 
 
@@ -40,13 +51,16 @@ def counts(url: str) -> dict[tuple[str, str], float]:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """One real engine that publishes its events, and a router that hears them."""
     folder = tmp_path_factory.mktemp("kvaware")
-    for file in REFERENCE.glob("*.yaml"):
-        text = file.read_text(encoding="utf-8")
-        (folder / file.name).write_text(text.replace("prefixaware", "kvaware"), encoding="utf-8")
+    file = write_reference(folder, *TOOLS, *FLAGS)
+    manifest = file.with_name("llama-70b.yaml")
+    text = manifest.read_text("utf-8").replace("prefixaware", "kvaware")
+    manifest.write_text(
+        text.replace("      - name: PYTHONHASHSEED\n", LORA + "      - name: PYTHONHASHSEED\n")
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(PYTHON_VARIABLE, str(find_engine_python(os.environ, ROOT)))
         patch.chdir(folder)
-        name, objects = render_file(folder / "deployment.yaml")
+        name, objects = render_file(file)
         with prepare_lab(objects, name, "vllm", 1, print) as made:
             yield made
 
@@ -110,6 +124,105 @@ def test_a_tenants_chat_is_found_by_its_own_blocks_and_not_by_anothers(lab: Lab,
     assert matched(after) > matched(before)
     assert matched(others) == matched(after)
     assert fallbacks(after, others) == 1
+
+
+TOOL = {
+    "type": "function",
+    "function": {"name": "lookup", "parameters": {"type": "object", "properties": {}}},
+}
+SHOUTING = "{% for message in messages %}[{{ message['role'] | upper }}] {{ message['content'] }}{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def plain_router(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A router of its own before the engine, which has an adapter of random weights by now."""
+    folder = write_adapter(tmp_path_factory.mktemp("adapter"))
+    loaded = {"lora_name": ADAPTER, "lora_path": str(folder)}
+    sent(f"{lab.plan.replica_urls[0]}/v1/load_lora_adapter", loaded).close()
+    replica = ["--replica", lab.plan.replica_urls[0], "--kv-events", f"127.0.0.1:{events_port(lab)}"]
+    with router_process(None, "--strategy", "kvaware", "--explain", *replica) as urls:
+        yield urls
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        pytest.param("completions", {}, id="completion"),
+        pytest.param("chat/completions", {"tools": [TOOL]}, id="tools"),
+        pytest.param("chat/completions", {"tools": [TOOL], "tool_choice": "none"}, id="tools-not-called"),
+        pytest.param(
+            "chat/completions", {"documents": [{"text": "A tier keeps blocks. " * 40}]}, id="documents"
+        ),
+        pytest.param("chat/completions", {"chat_template": SHOUTING}, id="template"),
+        pytest.param("chat/completions", {"chat_template_kwargs": {"enable_thinking": False}}, id="kwargs"),
+        pytest.param("chat/completions", {"reasoning_effort": "low"}, id="effort"),
+        pytest.param("chat/completions", {"cache_salt": "a client's own"}, id="salt"),
+        pytest.param("chat/completions", {"model": ADAPTER}, id="adapter"),
+    ],
+)
+def test_what_is_believed_cached_is_what_the_engine_finds(
+    lab: Lab, plain_router: tuple[str, str], path: str, more: dict[str, Any]
+) -> None:
+    url, metrics = plain_router
+    while not counts(metrics).get(("kvaware_verified", "")):
+        pass
+    text = f"{time.monotonic_ns()} is where this begins. " + PROMPT * 2
+    body = {"model": lab.plan.model_name, "max_tokens": 1, **more}
+    body |= {"prompt": text} if path == "completions" else {"messages": [{"role": "user", "content": text}]}
+
+    def send() -> tuple[int, int]:
+        """The bytes believed cached, and the tokens that were."""
+        with sent(f"{url}/v1/{path}", body) as answer:
+            details = json.loads(answer.read())["usage"]["prompt_tokens_details"] or {}
+            return int(answer.headers["x-hypertier-matched-bytes"]), details.get("cached_tokens") or 0
+
+    before = counts(metrics)
+    first = send()
+    asked = ("kvaware_tokenizations_total", "good")
+    while counts(metrics).get(asked, 0.0) == before.get(asked, 0.0):
+        assert not counts(metrics).get(("kvaware_tokenizations_total", "unsupported"))
+    before = counts(metrics)
+    believed, cached = send()
+
+    assert first[0] == 0
+    assert first[1] < len(text) / 2 < cached
+    assert fallbacks(before, counts(metrics)) == 0
+    # a token is a byte; what a template adds, and the grain of the router's blocks, lie between the two
+    added = len(json.dumps([*more.get("tools", ()), *more.get("documents", ())])) + GRAIN
+    assert cached - added <= believed <= cached + GRAIN
+
+
+GRAIN = 640  # a block of bytes, and a block of tokens
+
+
+def sent(url: str, body: dict[str, Any]) -> http.client.HTTPResponse:
+    """The good answer to a body."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=300)
+    return answer
+
+
+def write_adapter(folder: Path) -> Path:
+    """A LoRA adapter of random weights for the lab's model, as PEFT has it."""
+    shape, header, data = ModelShape(), {}, b""
+    sizes = {"q_proj": shape.num_heads * shape.head_dim, "v_proj": shape.num_kv_heads * shape.head_dim}
+    rng = random.Random(7)
+    for layer in range(shape.num_layers):
+        for name, size in sizes.items():
+            for half, form in (("A", (RANK, shape.hidden_size)), ("B", (size, RANK))):
+                values = array("f", [rng.uniform(-0.1, 0.1) for _ in range(form[0] * form[1])]).tobytes()
+                key = f"base_model.model.model.layers.{layer}.self_attn.{name}.lora_{half}.weight"
+                header[key] = {
+                    "dtype": "F32",
+                    "shape": list(form),
+                    "data_offsets": [len(data), len(data) + len(values)],
+                }
+                data += values
+    encoded = json.dumps(header).encode()
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(encoded)) + encoded + data)
+    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": 16, "target_modules": list(sizes), "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
 
 
 def events_port(lab: Lab) -> int:
