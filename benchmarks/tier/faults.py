@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,7 +132,10 @@ def restarted_empty(world: World) -> Iterator[None]:
 
 @contextlib.contextmanager
 def resharded(world: World) -> Iterator[None]:
-    """Every slot of a cluster's first server moves to the second, one after the other, all the while."""
+    """Every slot of a cluster's first server moves to the second, one after the other, all the while.
+
+    Raises what moving them did, since nothing was tried then.
+    """
     cluster, over = world.cluster, threading.Event()
     assert cluster is not None
     names = cluster.nodes[0].keys()
@@ -143,11 +147,13 @@ def resharded(world: World) -> Iterator[None]:
                 return
             cluster.move(slot, 0, 1)
 
-    mover = threading.Thread(target=move)
-    mover.start()
-    yield
-    over.set()
-    mover.join()
+    with ThreadPoolExecutor(1) as thread:
+        moving = thread.submit(move)
+        try:
+            yield
+        finally:
+            over.set()
+    moving.result()
 
 
 FAULTS: tuple[Fault, ...] = (
