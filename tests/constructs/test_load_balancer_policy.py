@@ -119,10 +119,14 @@ def published() -> list[dict[str, Any]]:
         for entry in importlib.resources.files("aws_cdk._jsii").iterdir()
         if entry.name.startswith("aws-cdk-lib@")
     ]
-    with archive.open("rb") as file, tarfile.open(fileobj=file) as package:
-        member = package.extractfile(PUBLISHED)
-        assert member is not None
-        statements: list[dict[str, Any]] = json.load(member)["Statement"]
+    # From the front to the file, not to the end of 400 MB.
+    with archive.open("rb") as file, tarfile.open(fileobj=file, mode="r|gz") as package:
+        (content,) = (
+            package.extractfile(member)
+            for member in itertools.islice((found for found in package if found.name == PUBLISHED), 1)
+        )
+        assert content is not None
+        statements: list[dict[str, Any]] = json.load(content)["Statement"]
     return statements
 
 
