@@ -11,6 +11,7 @@ from fakes_engine import FakeEngine
 from hypertier.router.admission import Admission
 from hypertier.router.app import Router
 from hypertier.router.cache_sizes import CacheSizes
+from hypertier.router.news import News, Sent
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
@@ -90,3 +91,11 @@ class Traffic:
         num_bytes = request.num_bytes - choice.matched_bytes
         self.answer(len(self.choices) - 1, after=0.001 + seconds_per_byte * num_bytes)
         return choice
+
+
+def told(news: News) -> tuple[object, ...]:
+    """What compares: which news, and what they say."""
+    if isinstance(news, Sent):
+        sizes = (news.num_bytes, news.matched_bytes)
+        return Sent, news.number, news.replica, *sizes, news.streamed, news.block_hashes
+    return type(news), getattr(news, "number", None)

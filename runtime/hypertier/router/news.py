@@ -20,7 +20,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from hypertier.errors import PeerError
 from hypertier.router.openai import BLOCK_ENDS
@@ -44,37 +43,59 @@ MAX_BODY_BYTES = _SENT.size + MAX_NAME_BYTES + _HASH_BYTES * len(BLOCK_ENDS)
 ALIVE_MESSAGE = _HEAD.pack(0, _ALIVE_KIND)
 
 
-class Sent(NamedTuple):
+class Sent:
     """A request went to a replica. `replica` is its `HOST:PORT`; the rest is as in `InferenceRequest`."""
 
-    number: int
-    replica: bytes
-    num_bytes: int
-    matched_bytes: int
-    streamed: bool
-    block_hashes: tuple[int, ...]
+    __slots__ = ("block_hashes", "matched_bytes", "num_bytes", "number", "replica", "streamed")
+
+    def __init__(
+        self,
+        number: int,
+        replica: bytes,
+        num_bytes: int,
+        matched_bytes: int,
+        streamed: bool,
+        block_hashes: tuple[int, ...],
+    ) -> None:
+        self.number = number
+        self.replica = replica
+        self.num_bytes = num_bytes
+        self.matched_bytes = matched_bytes
+        self.streamed = streamed
+        self.block_hashes = block_hashes
 
 
-class FirstToken(NamedTuple):
+class FirstToken:
     """The first event of its answer came."""
 
-    number: int
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
-class Finished(NamedTuple):
+class Finished:
     """It ended, well or not."""
 
-    number: int
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
-class Answered(NamedTuple):
+class Answered:
     """Both at once, as of most answers that are not streamed."""
 
-    number: int
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
-class Alive(NamedTuple):
+class Alive:
     """Nothing happened."""
+
+    __slots__ = ()
 
 
 News = Sent | FirstToken | Finished | Answered | Alive

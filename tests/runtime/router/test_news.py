@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
+from fakes_router import told
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +59,8 @@ NEWS = st.one_of(
 
 def written(news: News) -> bytes:
     if isinstance(news, Sent):
-        return sent_message(*news)
+        sizes = (news.num_bytes, news.matched_bytes)
+        return sent_message(news.number, news.replica, *sizes, news.streamed, news.block_hashes)
     if isinstance(news, FirstToken):
         return first_token_message(news.number)
     if isinstance(news, Answered):
@@ -78,8 +80,7 @@ def test_news_are_read_as_written_however_they_are_cut(news: list[News], cuts: l
         data = data[cut:]
     read += reader.feed(data)
 
-    assert read == news
-    assert [type(one) for one in read] == [type(one) for one in news]
+    assert list(map(told, read)) == list(map(told, news))
     assert reader.num_held == 0
 
 

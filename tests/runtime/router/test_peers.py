@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from fakes_engine import FakeEngine, RawClient, Stream, eventually, get, post, run_loop
-from fakes_router import routed
+from fakes_router import routed, told
 
 from hypertier.errors import ConfigError
 from hypertier.router.app import Router
@@ -38,14 +38,14 @@ class Sharing:
 
     def __init__(self, first: bytes = b"") -> None:
         self.first = first
-        self.heard_news: list[News] = []
+        self.heard_news: list[Any] = []
         self.num_lost = 0
 
     def in_flight_messages(self) -> tuple[bytes, int]:
         return self.first, 1 if self.first else 0
 
     def heard(self, peer: Hashable, what: News, now: float) -> None:
-        self.heard_news.append(what)
+        self.heard_news.append(told(what))
 
     def lost(self, peer: Hashable, now: float) -> None:
         self.num_lost += 1
@@ -72,7 +72,7 @@ def number(of: int) -> bytes:
 
 
 def test_what_one_tells_the_others_hear_in_order_and_first_what_was_in_flight() -> None:
-    async def act() -> tuple[list[News], list[News], int]:
+    async def act() -> tuple[list[Any], list[Any], int]:
         first = sent_message(7, b"a:1", 10, 0, True, (1, 2))
         async with peer(first) as (one, _), peer() as (two, heard_two), peer() as (three, heard_three):
             one.replace([address_of(two), address_of(three)])
@@ -84,7 +84,8 @@ def test_what_one_tells_the_others_hear_in_order_and_first_what_was_in_flight() 
 
     two, three, num_out = run_loop(act())
 
-    assert two == three == [Sent(7, b"a:1", 10, 0, True, (1, 2)), *map(Finished, range(100))]
+    first = Sent(7, b"a:1", 10, 0, True, (1, 2))
+    assert two == three == [told(first), *(told(Finished(i)) for i in range(100))]
     assert num_out == 202
 
 
@@ -108,12 +109,12 @@ def test_a_router_that_comes_back_hears_again_what_is_in_flight() -> None:
                 one.replace([address])
                 await eventually(lambda: len(heard.heard_news) == 1)
             await eventually(lambda: one.counts.num_told == 0)
-            one.tell(number(1))
+            one.tell(finished_message(1))
             again, heard_again = Peers(PeerCounts(), time.monotonic), Sharing()
             await again.start(address, heard_again)
             await eventually(lambda: len(heard_again.heard_news) == 1)
             await again.stop()
-            return [news.number for news in heard_again.heard_news if isinstance(news, Sent)]
+            return [number for kind, number, *_ in heard_again.heard_news if kind is Sent]
 
     assert run_loop(act()) == [7]
 
@@ -148,7 +149,7 @@ def test_a_slow_router_loses_its_connection_and_no_memory_grows() -> None:
                 await eventually(lambda: not one._waiting)
                 most = max([most, *(link.num_queued for link in one._outgoing)])
             one.tell(number(2))
-            await eventually(lambda: bool(heard.heard_news) and heard.heard_news[-1] == Finished(2))
+            await eventually(lambda: bool(heard.heard_news) and heard.heard_news[-1] == told(Finished(2)))
             lost = one.counts.losses["slow"]
         deaf.close()
         listening.close()
@@ -238,7 +239,7 @@ def test_a_listener_of_another_version_is_told_nothing_and_tried_again() -> None
 
 
 def test_a_greeting_may_come_in_parts() -> None:
-    async def act() -> list[News]:
+    async def act() -> list[Any]:
         async with peer() as (one, heard):
             client = await RawClient.connect(one.port)
             data = greeting(bytes(16)) + number(1) + number(2)
@@ -249,7 +250,7 @@ def test_a_greeting_may_come_in_parts() -> None:
             await eventually(lambda: len(heard.heard_news) == 2)
             return heard.heard_news
 
-    assert run_loop(act()) == [Finished(1), Finished(2)]
+    assert run_loop(act()) == [told(Finished(1)), told(Finished(2))]
 
 
 def test_the_same_router_is_heard_on_its_latest_connection_alone() -> None:
