@@ -9,11 +9,12 @@ the process lives that started it.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hypertier.errors import ConfigError
@@ -29,7 +30,7 @@ def copied_arguments(arguments: Sequence[str], folder: Path) -> tuple[list[str],
 
     Nothing is where vLLM is not told to look at them again.
     """
-    changed, copies = list(arguments), {}
+    changed, copies = list(arguments), dict[str, str]()
     if REFRESH not in arguments:
         return changed, {}
     for name in FILES:
@@ -80,7 +81,7 @@ def copy(copies: Mapping[str, str]) -> bool:
 
 
 def main(words: Sequence[str]) -> None:
-    """Copy until the process is gone that started this one."""
+    """Copy until the process is gone that started this one, then leave no copy behind."""
     copies = dict(zip(words[::2], words[1::2], strict=True))
     parent = os.getppid()
     problem = ""
@@ -94,6 +95,14 @@ def main(words: Sequence[str]) -> None:
                 print(f"hypertier: certificates can't be read: {error}", file=sys.stderr, flush=True)
             problem = str(error)
         time.sleep(POLL_SECONDS)
+    remove(copies.values())
+
+
+def remove(targets: Iterable[str]) -> None:
+    """Remove copies, and the folder that was made for them."""
+    folders = {Path(target).parent for target in targets}
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

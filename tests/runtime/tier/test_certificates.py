@@ -119,6 +119,31 @@ def test_copies_keep_their_place_and_are_for_nobody_else(mounted: Mounted, tmp_p
     ]
 
 
+def test_no_copy_outlives_the_process_that_it_was_made_for(mounted: Mounted, tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys\n"
+        "keeper = [sys.executable, '-m', 'hypertier.tier.certificates', *sys.argv[1:]]\n"
+        "child = subprocess.Popen(keeper, stdout=subprocess.PIPE)\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    words = [word for file in mounted.files for word in (file, str(folder / Path(file).name))]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    while len(list(folder.iterdir())) < len(mounted.files):
+        assert process.poll() is None
+
+    process.communicate("")
+
+    while folder.exists():
+        assert process.returncode == 0
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"is '/nowhere/tls\.crt'; expected files"):
         hand_on(["--ssl-certfile", "/nowhere/tls.crt", "--enable-ssl-refresh"], tmp_path)
