@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from hypertier.errors import ConfigError, TierUnavailableError
@@ -15,6 +16,7 @@ KEY_SECRET_VARIABLE = "HYPERTIER_L2_KEY_SECRET_ARN"
 KEY_CIPHERTEXT_VARIABLE = "HYPERTIER_L2_KEY_CIPHERTEXT"
 VARIABLES = (KEY_VARIABLE, KEY_SECRET_VARIABLE, KEY_CIPHERTEXT_VARIABLE)
 KEY_BYTES = 32
+RETRY_SECONDS = 1.0  # from a failure on: threads that waited for it would each wait as long again
 EXPECTED = "32 random bytes in base64, as of `openssl rand -base64 32`"
 
 KeySource = Callable[[], bytes]
@@ -23,26 +25,41 @@ KeySource = Callable[[], bytes]
 class FetchedKey:
     """A key that AWS keeps, fetched when first needed, once. Used by many threads."""
 
-    def __init__(self, variable: str, fetch: Callable[[], str | bytes]) -> None:
+    def __init__(
+        self, variable: str, fetch: Callable[[], str | bytes], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._variable = variable
         self._fetch = fetch
+        self._clock = clock
         self._lock = threading.Lock()
         self._key: bytes | None = None
+        self._problem = ""
+        self._retry_at = float("-inf")
 
     def __call__(self) -> bytes:
         """Return the key. Errors of the AWS client pass through.
 
         Raises:
-            TierUnavailableError: AWS keeps something else there; the message does not repeat it.
+            TierUnavailableError: AWS keeps something else there, or failed within the last `RETRY_SECONDS`;
+                the message does not repeat what it keeps.
         """
         with self._lock:
             if self._key is None:
-                found = self._fetch()
-                key = decode(found) if isinstance(found, str) else found
-                if key is None or len(key) != KEY_BYTES:
-                    raise TierUnavailableError(f"what {self._variable} stands for is not {EXPECTED}")
-                self._key = key
+                if self._clock() < self._retry_at:
+                    raise TierUnavailableError(f"{self._variable}, a moment ago: {self._problem}")
+                try:
+                    self._key = self._fetched()
+                except Exception as error:
+                    self._problem, self._retry_at = str(error), self._clock() + RETRY_SECONDS
+                    raise
             return self._key
+
+    def _fetched(self) -> bytes:
+        found = self._fetch()
+        key = decode(found) if isinstance(found, str) else found
+        if key is None or len(key) != KEY_BYTES:
+            raise TierUnavailableError(f"what {self._variable} stands for is not {EXPECTED}")
+        return key
 
 
 def key_source(environ: Mapping[str, str]) -> KeySource | None:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import boto3
 import pytest
 from fakes_moto import REGION, moto_server
+from fakes_tier import FakeClock
 
 from hypertier.errors import ConfigError, TierUnavailableError
 from hypertier.tier.backends.memory import MemoryBackend
 from hypertier.tier.cipher import ChunkCipher, read_cipher
-from hypertier.tier.encryption_key import FetchedKey, key_source
+from hypertier.tier.encryption_key import RETRY_SECONDS, FetchedKey, key_source
 from hypertier.tier.entries import Entries, Loaded
 from hypertier.tier.namespace import Namespace
 
@@ -78,6 +79,27 @@ def test_a_key_is_fetched_when_it_is_needed_once() -> None:
     assert (before, keys, fetched) == ([], [KEY, KEY], [TEXT])
 
 
+def test_who_waited_while_aws_failed_does_not_wait_for_it_anew() -> None:
+    clock = FakeClock()
+    fetched: list[float] = []
+
+    def fetch() -> str:
+        fetched.append(clock())
+        raise OSError("AWS is away")
+
+    source = FetchedKey("VARIABLE", fetch, clock)
+    with pytest.raises(OSError, match="AWS is away"):
+        source()
+
+    with pytest.raises(TierUnavailableError, match="VARIABLE, a moment ago: AWS is away"):
+        source()
+    clock.advance(RETRY_SECONDS)
+    with pytest.raises(OSError, match="AWS is away"):
+        source()
+
+    assert fetched == [1_000.0, 1_000.0 + RETRY_SECONDS]
+
+
 def test_until_a_key_can_be_had_nothing_is_named_stored_or_loaded() -> None:
     answers = iter([TierUnavailableError("AWS is away"), TEXT])
 
@@ -87,7 +109,8 @@ def test_until_a_key_can_be_had_nothing_is_named_stored_or_loaded() -> None:
             raise answer
         return answer
 
-    cipher = ChunkCipher(FetchedKey("VARIABLE", fetch))
+    clock = FakeClock()
+    cipher = ChunkCipher(FetchedKey("VARIABLE", fetch, clock))
     entries = Entries(
         MemoryBackend(),
         Namespace({}, lambda: "w", lambda: b"root", key_id=lambda: cipher.key_id),
@@ -101,6 +124,7 @@ def test_until_a_key_can_be_had_nothing_is_named_stored_or_loaded() -> None:
 
     with pytest.raises(TierUnavailableError, match="AWS is away"):
         entries.warm_up()
+    clock.advance(RETRY_SECONDS)
     entries.store(b"k" * 36, memoryview(b"x" * 100))
 
     assert entries.load(b"k" * 36, slot) is Loaded.WHOLE
