@@ -9,12 +9,12 @@ the process lives that started it.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hypertier.errors import ConfigError
@@ -99,10 +99,13 @@ def main(words: Sequence[str]) -> None:
 
 
 def remove(targets: Iterable[str]) -> None:
-    """Remove copies, and the folder that was made for them."""
-    folders = {Path(target).parent for target in targets}
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove copies, and the folder that was made for them, where nothing else is in it."""
+    paths = [Path(target) for target in targets]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    for folder in {path.parent for path in paths}:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from fakes_tls import Authority
 
 from hypertier.errors import ConfigError
 from hypertier.lab.engine_env import find_engine_python
-from hypertier.tier.certificates import copied_arguments, copy, hand_on
+from hypertier.tier.certificates import copied_arguments, copy, hand_on, remove
 
 ROOT = Path(__file__).parents[3]
 # vLLM's own refresher, as `vllm.entrypoints.launchers.launcher.serve_http` starts it, without a model.
@@ -142,6 +142,16 @@ def test_no_copy_outlives_the_process_that_it_was_made_for(mounted: Mounted, tmp
 
     while folder.exists():
         assert process.returncode == 0
+
+
+def test_what_is_no_copy_is_left_where_it_is(tmp_path: Path) -> None:
+    own, other = tmp_path / "cert.pem", tmp_path / "other"
+    for file in (own, other):
+        file.touch()
+
+    remove([str(own)])
+
+    assert list(tmp_path.iterdir()) == [other]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
