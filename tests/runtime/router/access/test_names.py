@@ -29,7 +29,8 @@ def test_what_is_found_is_what_the_pattern_finds(text: bytes, kind: type, data: 
 
 @pytest.mark.parametrize("gap", [1, FAR_BYTES - 1, FAR_BYTES, 2 * FAR_BYTES])
 def test_a_name_behind_many_quotes_is_found(gap: int) -> None:
-    text = (b'"' + b"x" * (gap - 1)) * (3 * HOPS) + b'"abc"'
+    num_quotes = max(3 * HOPS, SHORT_BYTES // gap)
+    text = (b'"' + b"x" * (gap - 1)) * num_quotes + b'"abc"'
 
     found = search(PATTERN, b"a", text, 0, len(text))
 
