@@ -210,6 +210,8 @@ class Router:
         if self._door is not None:
             await self._door.watch.start()
             self.keep(self._door.watch.run())
+            # Until they have told one another, at the next second, workers share limits by their number.
+            self._door.gate.tick(self._sockets.workers if self._sockets is not None else 1)
         admin = Admin(self.front, is_near=is_loopback)
         admin_listener = Listener(lambda: accepted(admin))
         if self._sockets is not None:

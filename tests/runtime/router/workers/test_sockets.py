@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
-from fakes_engine import FakeEngine, RawClient, eventually, get, run_loop
+from fakes_engine import FakeEngine, RawClient, eventually, get, post, run_loop
 
 from hypertier.errors import ConfigError
 from hypertier.router.app import Router
@@ -58,6 +59,31 @@ def test_one_covers_for_another_as_long_as_that_is_away() -> None:
 
     assert statuses == [200] * 32
     assert listeners == [1]
+
+
+def test_worker_divides_limits_from_its_first_request_on(tmp_path: Path) -> None:
+    (tmp_path / "access.yaml").write_text("access: {default: {requestsPerMinute: 60}}")
+
+    async def act() -> bytes | None:
+        engine = await FakeEngine().start()
+        group = bind_group("--listen", ANY, 1)[0]
+        sockets = Sockets([group[0].dup()], bind("--metrics-port", ANY), None, 4)
+        settings = RouterSettings(
+            replicas=(engine.url,),
+            strategy="roundrobin",
+            access=str(tmp_path / "access.yaml"),
+            metrics_port=0,
+        )
+        router = Router(settings, sockets=sockets)
+        await router.start()
+        client = await RawClient.connect(group[0].getsockname()[1])
+        client.send(post(b"/v1/chat/completions", b"{}"))
+        answer = await client.answer()
+        close(group)
+        await router.stop()
+        return answer.header(b"x-ratelimit-limit-requests")
+
+    assert run_loop(act()) == b"15"
 
 
 def test_replaced_router_ends_connections_with_their_next_answer_and_none_in_between() -> None:
