@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from fakes_manifests import REMOVED, changed, deployment
-from rule_cases.case import HF, OPERATOR, REDIS, SELFHOSTED, TIERED, WORKER, Case
+from rule_cases.case import HF, OPERATOR, REDIS, SCALED, SELFHOSTED, TIERED, WORKER, Case
 
 from hypertier.spec.rules.rule import DEPLOYMENT
+
+S3_SOURCE = "spec.modelSourceConfig.modelSourceType"
+S3_MOUNTED = {"addons": ["aws-mountpoint-s3-csi-driver"]}
+SCALER, PD, ROUTERS = "spec.autoScalingSpec", "spec.pdSpec", "spec.intelligentRoutingSpec.autoScalingSpec"
 
 CASES = [
     Case(
@@ -252,6 +256,37 @@ CASES = [
         {"spec.instanceType": "ml.p5.48xlarge"},
         "spec.instanceType",
         deployment=SELFHOSTED,
+    ),
+    *(
+        Case(
+            "existing-eks-untold",
+            changes,
+            at,
+            whole,
+            deployment={**told, "cluster": {"attributes": {"eksClusterName": "platform", **attributes}}},
+            name=name,
+        )
+        for name, told, attributes, changes, at, whole in [
+            ("s3", SELFHOSTED, {}, {}, S3_SOURCE, {S3_SOURCE: "fsx"}),
+            ("tls", SELFHOSTED, S3_MOUNTED, {"spec.tlsConfig": {}}, "spec.tlsConfig", {}),
+            ("keda", SELFHOSTED, S3_MOUNTED, {SCALER: SCALED}, SCALER, {}),
+            (
+                "pd",
+                SELFHOSTED,
+                S3_MOUNTED,
+                {PD: {"autoScalingSpec": SCALED}},
+                f"{PD}.autoScalingSpec",
+                {SCALER: REMOVED},
+            ),
+            (
+                "routers",
+                SELFHOSTED,
+                S3_MOUNTED,
+                {ROUTERS: SCALED},
+                ROUTERS,
+                {ROUTERS: {"maxReplicaCount": 3}},
+            ),
+        ]
     ),
     Case(
         "tiered-storage-off",

@@ -10,12 +10,24 @@ from hypertier.spec.deployment import default_groups
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
+from hypertier.spec.said import Said
 from hypertier.spec.selfhosted import unserved_fields
-from hypertier.spec.tree import View, path
+from hypertier.spec.tree import Path, View, path
 
 GROUPS = path("instanceGroups")
 STRATEGY = path("spec.intelligentRoutingSpec.routingStrategy")
 BACKEND = path("spec.kvCacheSpec.l2CacheSpec.l2CacheBackend")
+ROUTING = "spec.intelligentRoutingSpec"
+TRIGGERS = ("cloudWatchTrigger", "cloudWatchTriggerList", "prometheusTrigger", "prometheusTriggerList")
+S3_DRIVER = "aws-mountpoint-s3-csi-driver"
+OIDC_PROVIDER = Said(
+    "the ARN of its OIDC provider in IAM, by which what mounts S3, or AWS's operator, gets a role",
+    "S3 마운트 드라이버나 AWS 오퍼레이터의 역할이 신뢰할 클러스터 OIDC 공급자의 IAM ARN",
+)
+CONTROLLER = Said(
+    "existing, or install where the cluster has none: two of them would fight",
+    "existing, 클러스터에 없으면 install (둘이 있으면 충돌합니다)",
+)
 PUBLIC_REGISTRIES = ("docker.io/", "ghcr.io/", "quay.io/", "nvcr.io/", "public.ecr.aws/", "registry.k8s.io/")
 
 
@@ -162,6 +174,41 @@ def closed_network_image(subject: Subject) -> Iterator[Hit]:
     on_docker_hub = bool(slash) and "." not in first and ":" not in first
     if subject.image.startswith(PUBLIC_REGISTRIES) or on_docker_hub:
         yield hit(path("spec.worker.image"))
+
+
+@rule(
+    "existing-eks-untold",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path} needs {key} of the deployment, whose EKS cluster exists and is asked nothing: "
+    "expected {expected}",
+    ko="EKS 클러스터가 이미 있으므로 {path}에는 배포의 {key} 값이 필요합니다: {expected}",
+)
+def existing_eks_untold(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or not deployment.has("cluster.attributes.eksClusterName"):
+        return
+    for where, key in _needs_of_a_cluster(subject, deployment):
+        if not deployment.has(key):
+            expected = CONTROLLER if key.startswith("controllers.") else OIDC_PROVIDER
+            yield hit(where, key=key, expected=expected)
+
+
+def _needs_of_a_cluster(subject: Subject, deployment: View) -> Iterator[tuple[Path, str]]:
+    """The fields for which synth must know more of an EKS cluster, and the key that tells it."""
+    source = path("spec.modelSourceConfig.modelSourceType")
+    has_driver = S3_DRIVER in deployment.texts("cluster.attributes.addons")
+    if subject.around.serving == "operator" or (subject.manifest.text(source) == "s3" and not has_driver):
+        yield source, "cluster.attributes.oidcProviderArn"
+    if subject.around.serving == "operator":
+        return
+    if subject.manifest.has("spec.tlsConfig"):
+        yield path("spec.tlsConfig"), "controllers.loadBalancer"
+    for scaled in ("spec.pdSpec" if subject.manifest.has("spec.pdSpec") else "spec", ROUTING):
+        scaler = path(f"{scaled}.autoScalingSpec")
+        triggers = [name for name in TRIGGERS if subject.manifest.has((*scaler, name))]
+        if triggers or (scaled != ROUTING and subject.manifest.has(scaler)):
+            yield scaler, "controllers.keda"
 
 
 @rule(
