@@ -32,8 +32,9 @@ from hypertier.router.tokens import Links
 
 log = logging.getLogger("hypertier.router")
 
-INDEX_SHARE, LINKS_SHARE = 0.6, 0.2
-"""Of the memory: for what engines hold, and for prompts' tokens; the rest is `prefixaware`'s."""
+INDEX_SHARE, LINKS_SHARE, COMPUTING_SHARE = 0.6, 0.2, 0.05
+"""Of the memory: for what engines hold, for prompts' tokens, and for what is being computed; the rest is
+`prefixaware`'s."""
 MAX_ASKED = 32
 """Prompts of which an engine is asked at once; more are counted as `busy`, and asked when they come again."""
 MAX_ASKED_BYTES = 32 * 2**20
@@ -58,7 +59,8 @@ class KvAware(PrefixAware):
     ) -> None:
         self.index = KvIndex(int(INDEX_SHARE * capacity_bytes))
         self.links = Links(int(LINKS_SHARE * capacity_bytes))
-        rest = 1.0 - INDEX_SHARE - LINKS_SHARE
+        self._computing_bytes = COMPUTING_SHARE * capacity_bytes
+        rest = 1.0 - INDEX_SHARE - LINKS_SHARE - COMPUTING_SHARE
         super().__init__(replicas, capacity_bytes=int(rest * capacity_bytes), sizes=sizes, now=now)
         self._heard = 0
         self._doubted = 0
@@ -74,7 +76,8 @@ class KvAware(PrefixAware):
     @property
     def index_bytes(self) -> int:
         """Memory that all of it takes, estimated."""
-        return super().index_bytes + self.index.num_bytes + self.links.num_bytes
+        told = self.index.num_bytes + self.links.num_bytes
+        return super().index_bytes + self._computing.num_bytes + told
 
     def apply(self, replica: Replica, event: Event) -> None:
         """The replica said so."""
@@ -150,7 +153,8 @@ class KvAware(PrefixAware):
         is_heard = self._heard >> number & 1
         if hashes and is_heard:
             capacity = self._scoring.pending_size(number) + request.num_bytes
-            self._computing.record(number, hashes, capacity, max_bytes=self._max_bytes)
+            max_bytes = self._computing_bytes / len(self._numbers)
+            self._computing.record(number, hashes, capacity, max_bytes=max_bytes)
         if request.prompt is not None and not self.links.knows(request.block_hashes):
             if is_heard:  # another's tokens need not be those of its blocks
                 self._ask(request.prompt, request.block_hashes, choice.replica)

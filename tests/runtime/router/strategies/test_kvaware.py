@@ -10,7 +10,7 @@ from fakes_router import Traffic
 from hypertier.router.kv_events import Cleared, Stored, chain
 from hypertier.router.openai import InferenceRequest, Prompt, prefix_bytes
 from hypertier.router.replicas import Replica
-from hypertier.router.strategies.kvaware import MAX_PROMPT_BYTES, KvAware
+from hypertier.router.strategies.kvaware import COMPUTING_SHARE, MAX_PROMPT_BYTES, KvAware
 
 NUM_BLOCKS = 8  # of bytes, 64 each, and as many tokens as blocks
 
@@ -219,3 +219,15 @@ def test_memory_stays_within_its_bound() -> None:
 
     assert engines.kvaware.index_bytes <= 1 << 16
     assert engines.kvaware.index.dropped["full"] > 0
+
+
+def test_what_is_being_computed_counts_and_stays_within_the_bound() -> None:
+    engines = Engines(2, index_bytes=1 << 16)
+    before = engines.kvaware.index_bytes
+
+    for number in range(500):
+        engines.send(request(number))
+
+    sent = engines.kvaware._prompts.num_bytes
+    assert before + sent < engines.kvaware.index_bytes <= 1 << 16
+    assert engines.kvaware._computing.num_bytes <= COMPUTING_SHARE * (1 << 16)
