@@ -3,14 +3,20 @@
 The cost of a replica is the wait until it gets to the prompt, plus the time that it then takes for it, plus
 what both cost others:
 
-    cost = wait + (1 + crowd) * prefill(held, size) + RETURNING * mean prefill * in flight / (1 + crowd)
+    cost = wait + (1 + delayed) * prefill(held, size) + RETURNING * mean prefill * in flight / (1 + crowd)
+    delayed = (crowd + arrivals / idle * (wait + prefill(held, size) / 2)) / 2
 
-`wait` and `prefill` are seconds, learned from the first tokens that the router sees. `crowd` is the mean
-number of prompts that wait at a replica: computing again what another replica holds delays everybody who
-comes behind. An idle cluster therefore serves a prompt wherever it is done soonest, and a crowded one where
-it is least work. The last term is for answers that are being written: some of them come back with the next
-turn, to the same replica. Until times are known, the cost is LMetric's: work before the first token, times
-the requests that share the engine (https://github.com/vllm-project/router, read 2026-12-01).
+`wait` and `prefill` are seconds, learned from the first tokens that the router sees. `delayed` is how many
+prompts come behind and wait for this one, the mean of two estimates: `crowd`, as many as wait at a replica on
+the mean, and as many as come until this replica has nothing left to do, by the prompts a second that one gets
+and the share of the time in which it is idle. The latter is the relative value of a queue in order of arrival
+(Hyytia, Penttinen and Aalto, Size- and state-aware dispatching problem with queue-specific job sizes, 2012).
+An idle cluster therefore serves a prompt wherever it is done soonest, and a crowded one where it is least
+work. The last term is for answers that are being written: some of them come back with the next turn, to the
+same replica. Costs within `NEAR` of the lowest count as equal: of such replicas that hold as much of the
+prompt, the one with least work of late is chosen. Until times are known, the cost is LMetric's: work before
+the first token, times the requests that share the engine (https://github.com/vllm-project/router, read
+2026-12-01).
 
 Sizes are tokens or bytes, whichever the caller counts, as long as it is always the same. Replicas are numbers
 from 0 on, and sets of them whole numbers with their bits set, as in `holders`.
@@ -26,8 +32,14 @@ from itertools import chain, islice
 from hypertier.router.holders import members
 
 CROWD_SECONDS = 10.0
-"""The crowd is a mean over about this long."""
+"""The crowd, arrivals and the share of idle time are means over about this long."""
 MAX_CROWD = 32.0
+"""More prompts are not taken to be delayed by one, by either estimate."""
+MIN_IDLE = 0.05
+NEAR = 0.05
+"""Predictions are no better: costs that are higher than the lowest by such a share are as good."""
+RECENT_SECONDS = 60.0
+"""Work of late is forgotten in about this long."""
 RETURNING = 0.3
 """Share of a mean prompt's work that a request in flight is expected to bring back."""
 MIN_OBSERVATIONS = 20
@@ -148,6 +160,8 @@ class _Load:
         "ready_at",
         "since",
         "slowness",
+        "worked",
+        "worked_at",
     )
 
     def __init__(self, number: int, now: float) -> None:
@@ -160,6 +174,8 @@ class _Load:
         self.drift = 0.0
         self.slowness = 1.0
         self.ready_at = now
+        self.worked = 0.0
+        self.worked_at = now
 
     def wait(self, now: float) -> float:
         """Seconds until it gets to a further prompt; a prompt that is late is expected to be so again."""
@@ -167,6 +183,10 @@ class _Load:
             return 0.0
         first = next(iter(self.pending.values()))
         return self.pending_seconds - first + abs(first - (now - self.since))
+
+    def work(self, now: float) -> float:
+        """Seconds of prompts that it was sent of late."""
+        return self.worked * math.exp(min(0.0, self.worked_at - now) / RECENT_SECONDS)
 
 
 class Choice:
@@ -195,6 +215,12 @@ class _Sent:
         self.computing = True
 
 
+def _cost(wait: float, own: float, crowd: float, arriving: float) -> float:
+    """Seconds until a prompt is computed that takes `own`, and half of each estimate of whom it delays."""
+    behind = min(arriving * (wait + 0.5 * own), MAX_CROWD)
+    return wait + own + 0.5 * (crowd + behind) * own
+
+
 class Scoring:
     """Chooses among replicas, and learns from what became of the choices.
 
@@ -214,6 +240,9 @@ class Scoring:
         self._mean_seconds = 0.0
         self._crowd = 0.0
         self._crowd_at = 0.0
+        self._busy = 0.0
+        self._num_arrived = 0.0
+        self._began = math.inf
         self._num_faster = 0
         self._turn = 0
 
@@ -242,7 +271,7 @@ class Scoring:
                 del self._sent[ticket]
 
     def choose(self, size: float, groups: Sequence[tuple[float, int]], among: int, now: float) -> Choice:
-        """The replica of the lowest cost; of equal ones, the one that is free for longest.
+        """The replica of the lowest cost; of those about equal, the one with least work of late.
 
         Args:
             size: of the prompt.
@@ -252,12 +281,15 @@ class Scoring:
             now: seconds of the clock that all methods are given.
         """
         known = self.model.calibrated
-        crowd = 1.0 + min(self.crowd(now), MAX_CROWD)
-        returning = RETURNING * self._mean_seconds / crowd
+        crowd = min(self.crowd(now), MAX_CROWD)
+        arriving = self._arriving(now)
+        returning = RETURNING * self._mean_seconds / (1.0 + crowd)
         model, loads = self.model, self._loads
         rest = among
-        best: _Load | None = None
-        best_cost = best_held = best_seconds = 0.0
+        slack = 1.0 + NEAR if known else 1.0
+        limit = lowest = math.inf
+        best_held = 0.0
+        near: list[tuple[float, _Load, float, float]] = []
         for held, replicas in (*groups[:MAX_GROUPS], (0.0, -1)):
             some = rest & replicas
             if not some:
@@ -266,8 +298,8 @@ class Scoring:
             # An engine computes at least the prompt's last token.
             held = min(held, size - 1)
             own = model.seconds(held, size)
-            # Who holds less has more to do: none of them, waiting or not, costs less than the best so far.
-            if known and best is not None and crowd * own > best_cost and not self._num_faster:
+            # Who holds less has more to do: none of them, waiting or not, comes near the best so far.
+            if known and not self._num_faster and _cost(0.0, own, crowd, arriving) > limit:
                 break
             for replica in self._some_of(some, known):
                 load = loads[replica]
@@ -276,17 +308,25 @@ class Scoring:
                     if load.pending:
                         self._settle(load, now)
                         wait = load.wait(now)
-                    cost = wait + crowd * own * load.slowness + returning * load.in_flight
-                    seconds = wait + own * load.slowness
+                    alone = own * load.slowness
+                    cost = _cost(wait, alone, crowd, arriving) + returning * load.in_flight
+                    seconds = wait + alone
                 else:
                     cost = (load.pending_size + size - held) * (load.in_flight + 1)
                     seconds = 0.0
-                if best is not None and (
-                    cost > best_cost or (cost == best_cost and not _is_freer(load, best))
-                ):
+                if cost > limit:
                     continue
-                best, best_cost = load, cost
-                best_held, best_seconds = held, seconds
+                near.append((cost, load, held, seconds))
+                if cost < lowest:
+                    lowest, best_held = cost, held
+                    limit = slack * cost
+        best: _Load | None = None
+        least = best_seconds = 0.0
+        for cost, load, held, seconds in near:
+            if cost <= limit and held == best_held:
+                work = load.work(now)
+                if best is None or work < least or (work == least and _is_freer(load, best)):
+                    best, least, best_seconds = load, work, seconds
         if best is None:
             raise ValueError("there is no replica to choose from")
         return Choice(best.number, best_held, best_seconds if known else None)
@@ -310,10 +350,14 @@ class Scoring:
         if load is None:
             return
         self.crowd(now)
+        self._num_arrived += 1.0
+        self._began = min(self._began, now)
         held = min(held, size - 1)
         self._sent[ticket] = _Sent(replica, held, size, now, streamed)
         seconds = self.model.seconds(held, size) * load.slowness
         self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
+        load.worked = load.work(now) + seconds
+        load.worked_at = now
         if not load.pending:
             load.since = now
         load.pending[ticket] = seconds
@@ -358,9 +402,23 @@ class Scoring:
         passed = now - self._crowd_at
         if passed > 0:
             keep = math.exp(-passed / CROWD_SECONDS)
-            self._crowd = self._crowd * keep + (1 - keep) * self._num_pending / max(1, len(self._loads))
+            fresh = (1 - keep) / max(1, len(self._loads))
+            self._crowd = self._crowd * keep + fresh * self._num_pending
+            self._busy = self._busy * keep + fresh * self.computing.bit_count()
+            self._num_arrived *= keep
             self._crowd_at = now
         return self._crowd
+
+    def _arriving(self, now: float) -> float:
+        """Prompts a second that a replica gets, over the share of the time in which it has none to compute.
+
+        What was before the first prompt is no part of the means.
+        """
+        if self._began > now:
+            return 0.0
+        share = -math.expm1(-max(1.0, now - self._began) / CROWD_SECONDS)
+        each = self._num_arrived / (CROWD_SECONDS * share * max(1, len(self._loads)))
+        return each / max(MIN_IDLE, 1.0 - self._busy / share)
 
     def in_flight(self, replica: int) -> int:
         """Requests sent there and not finished."""

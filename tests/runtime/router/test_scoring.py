@@ -144,10 +144,9 @@ def test_what_is_not_looked_at_would_not_have_been_chosen(data: st.DataObject) -
 
     chosen = made.choose(size, groups, ALL, 1001.0)
 
-    # Every replica alone, and all in one set each: nothing is left out.
-    alone = [made.choose(size, groups, 1 << replica, 1001.0) for replica in range(4)]
-    others = [made.choose(size, groups, 1 << chosen.replica | 1 << one.replica, 1001.0) for one in alone]
-    assert {one.replica for one in others} == {chosen.replica}
+    made._num_faster += 1  # one that is faster than all others: then everybody is looked at
+    whole = made.choose(size, groups, ALL, 1001.0)
+    assert (chosen.replica, chosen.held, chosen.seconds) == (whole.replica, whole.held, whole.seconds)
 
 
 def test_waiting_work_is_done_as_time_passes_and_what_is_late_is_expected_late_again() -> None:
@@ -251,6 +250,41 @@ def test_a_request_without_an_answer_leaves_nothing_behind() -> None:
 def test_there_must_be_a_replica_to_choose() -> None:
     with pytest.raises(ValueError, match="no replica"):
         taught().choose(1000, [], 0, 1000.0)
+
+
+def test_of_replicas_that_cost_about_the_same_the_one_with_least_work_of_late_is_chosen() -> None:
+    made = taught()
+    seen = ((3, 60_000, 1000.0), (0, 3000, 1400.0), (1, 2000, 1410.0), (2, 1000, 1420.0))
+    for replica, tokens, now in seen:
+        made.sent(replica, replica, 0, tokens, now)
+        made.first_token(replica, now + true_seconds(0, tokens))
+        made.finished(replica, now + 9.0)
+
+    assert made.choose(1000, [], ALL, 1430.0).replica == 3
+    assert made.choose(1000, [], 0b0111, 1430.0).replica == 2
+
+
+def test_the_more_comes_the_longer_a_prompt_waits_for_its_holder() -> None:
+    def chosen(every_seconds: float) -> int:
+        made = taught()
+        took = true_seconds(0, 10_000)
+        for number in range(40):
+            now = 1000.0 + number * every_seconds
+            for replica in range(4):
+                made.sent((replica, number), replica, 0, 10_000, now)
+            for replica in range(4):
+                made.first_token((replica, number), now + took)
+                made.finished((replica, number), now + took)
+        made.sent("holder's", 3, 0, 30_000, now + took)
+        return made.choose(20_000, [(19_000, 0b1000)], ALL, now + took).replica
+
+    assert chosen(30.0) != 3
+    assert chosen(0.6) == 3
+
+
+def test_however_many_come_a_prompt_delays_a_bounded_number() -> None:
+    assert scoring._cost(1e9, 2.0, 0.0, 1e9) == 1e9 + 2.0 + scoring.MAX_CROWD
+    assert scoring._cost(0.0, 2.0, 3.0, 0.0) == 2.0 + 3.0
 
 
 STEPS = st.lists(
