@@ -242,6 +242,14 @@ CASES = [
         f"{WORKER}args[2]",
         deployment=SELFHOSTED,
     ),
+    Case(
+        "engine-tls-arguments",
+        {PD: {"prefillSpec": {"args": ["--ssl-certfile", "/tls/tls.crt"]}}},
+        f"{PD}.prefillSpec.args[0]",
+        {PD: {"prefillSpec": {"args": ["--max-num-seqs", "8"]}}},
+        deployment=SELFHOSTED,
+        name="of-one-kind",
+    ),
     Case("not-served-here", {"spec.endpointName": "support"}, "spec.endpointName", deployment=SELFHOSTED),
     Case(
         "not-served-here",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hypertier.spec.arguments import option_name
@@ -41,16 +41,23 @@ def check_arguments(endpoint: InferenceEndpointConfig) -> None:
     Raises:
         ConfigError: names the argument.
     """
-    for word in endpoint.spec.worker.args or ():
-        name = option_name(word)
-        if name in ENGINE_TLS_ARGUMENTS:
-            raise refuse(
-                endpoint,
-                f"spec.worker.args {name}",
-                word,
-                "no such argument: routing.engineTls of the deployment file sets it, for routers, exporter "
-                "and probes as well",
-            )
+    for where, words in _written(endpoint):
+        for word in words or ():
+            name = option_name(word)
+            if name in ENGINE_TLS_ARGUMENTS:
+                raise refuse(
+                    endpoint,
+                    f"{where} {name}",
+                    word,
+                    "no such argument: routing.engineTls of the deployment file sets it, for routers, "
+                    "exporter and probes as well",
+                )
+
+
+def _written(endpoint: InferenceEndpointConfig) -> Iterator[tuple[str, Sequence[str] | None]]:
+    yield "spec.worker.args", endpoint.spec.worker.args
+    for kind in ("prefillSpec", "decodingSpec"):
+        yield f"spec.pdSpec.{kind}.args", ((endpoint.spec.pd_spec or {}).get(kind) or {}).get("args")
 
 
 def engine_tls_arguments(tls: EngineTls | None) -> list[str]:

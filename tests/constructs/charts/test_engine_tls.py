@@ -146,6 +146,14 @@ def test_tls_of_the_manifests_own_is_refused(argument: str) -> None:
         render(deployment({"spec.worker.args": ["--port", "8000", argument]}))
 
 
+@pytest.mark.parametrize("kind", ["prefillSpec", "decodingSpec"])
+def test_tls_of_one_kind_of_engines_alone_is_refused(kind: str) -> None:
+    written = {"spec.pdSpec": {"prefillSpec": {}, "decodingSpec": {}, kind: {"args": ["--ssl-certfile=/x"]}}}
+
+    with pytest.raises(ConfigError, match=rf"pdSpec\.{kind}\.args --ssl-certfile is '.*'; expected no such"):
+        render(deployment(written))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -116,10 +116,11 @@ def argument_form(subject: Subject) -> Iterator[Hit]:
 def engine_tls_arguments(subject: Subject) -> Iterator[Hit]:
     if subject.around.serving != "selfhosted":
         return
-    where = path("spec.worker.args")
-    for index, word in enumerate(subject.manifest.texts(where)):
-        if option_name(word) in ENGINE_TLS_ARGUMENTS:
-            yield hit((*where, index))
+    for kind in ("spec.worker", "spec.pdSpec.prefillSpec", "spec.pdSpec.decodingSpec"):
+        where = path(kind, "args")
+        for index, word in enumerate(subject.manifest.texts(where)):
+            if option_name(word) in ENGINE_TLS_ARGUMENTS:
+                yield hit((*where, index))
 
 
 @rule(
