@@ -17,7 +17,7 @@ from constructs import Construct
 
 # As the CDK encodes them in texts; those of lists and numbers have no place there, and null it leaves out.
 _TOKEN = re.compile(r"\$\{Token\[[^]]*\]\}")
-_NO_TEXT = re.compile(r"#\{Token\[|-1\.888154589708\d*e\+289|(?:: |, |\[)null[,\]}]")
+_NO_TEXT = re.compile(r"#\{Token\[|-1\.88\d*e\+289|(?:: |, |\[)null[,\]}]")
 # What the CDK's kubectl handler removes objects by, once they are no longer in the manifest.
 PRUNE_LABEL = "aws.cdk.eks/prune-"
 

@@ -95,3 +95,13 @@ def test_objects_read_as_the_cdk_s_own_class_writes_them(value: Any, is_plain: b
 
     assert found == {**expected, "Overwrite": True}
     assert isinstance(made, eks.KubernetesManifest) is not is_text
+
+
+def test_a_number_in_a_token_is_known_however_many_tokens_there_are() -> None:
+    stack = new_stack()
+    # The CDK counts its tokens, and a number's digits tell which one it is.
+    numbers = [cdk.Token.as_number({"Ref": "AWS::AccountId"}) for _ in range(3000)]
+
+    _, made = written_by_us(config_map(value=numbers[-1]), stack, [])
+
+    assert isinstance(made, eks.KubernetesManifest)
