@@ -6,9 +6,14 @@ pieces are mostly whole chunks, so a look at the size and at two line endings is
 
 from __future__ import annotations
 
-DONE, MALFORMED, NOT_PLAIN = -1, -2, -3
-_MAX_DIGITS = 8
-_CR, _LF = 13, 10
+from typing import Final
+
+DONE: Final = -1
+MALFORMED: Final = -2
+NOT_PLAIN: Final = -3
+_MAX_DIGITS: Final = 8
+_CR: Final = 13
+_LF: Final = 10
 
 
 def read_chunks(data: bytes, left: int) -> int:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from hypertier.router.openai import Refusal, error_response
 from hypertier.router.wire import BodyBudget, Request, RequestReader
 
 # What a client may send ahead while its request is answered; more is left in the kernel.
-MAX_AHEAD_BYTES = 64 * 1024
+MAX_AHEAD_BYTES: Final = 64 * 1024
 # After a refusal, what is still on its way is read and dropped, or the close could reach the client
 # before the answer.
-MAX_LINGER_BYTES = 4 * 1024 * 1024
-LINGER_TICKS = 3
+MAX_LINGER_BYTES: Final = 4 * 1024 * 1024
+LINGER_TICKS: Final = 3
 # While the router drains. A client sends on a new connection at once, and few ask anew where that is closed.
-NEW_TICKS = 1
+NEW_TICKS: Final = 1
 
 
 class Owner(Protocol):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.by_score import Choice
 
-MAX_DECISIONS = 1024
-MAX_NAME_BYTES = 256
+MAX_DECISIONS: Final = 1024
+MAX_NAME_BYTES: Final = 256
 """Of an id or a model: both are as long as their client likes."""
-_CACHED = re.compile(rb'"cached_tokens"\s*:\s*(\d{1,12})')
-_PROMPT = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,12})')
+_CACHED: Final = re.compile(rb'"cached_tokens"\s*:\s*(\d{1,12})')
+_PROMPT: Final = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,12})')
 
 
 class Decision:

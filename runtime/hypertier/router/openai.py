@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import xxhash
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Block sizes grow with the prompt: (offset up to which the size holds, bytes of a block). Short prompts
 # get a fine grain; 256 KiB of prompt costs 69 hashes. What lies behind MAX_HASHED_BYTES is as good as
 # never shared.
-BLOCK_SIZES = ((512, 64), (4096, 512), (65536, 2048), (524288, 8192))
+BLOCK_SIZES: Final = ((512, 64), (4096, 512), (65536, 2048), (524288, 8192))
 MAX_HASHED_BYTES = BLOCK_SIZES[-1][0]
 
 
@@ -38,8 +38,8 @@ def _block_ends() -> tuple[int, ...]:
     return tuple(ends)
 
 
-BLOCK_ENDS = _block_ends()
-_NUM_COPIED = bisect_right(BLOCK_ENDS, BLOCK_SIZES[-2][0])
+BLOCK_ENDS: Final = _block_ends()
+_NUM_COPIED: Final = bisect_right(BLOCK_ENDS, BLOCK_SIZES[-2][0])
 
 _PROMPT_KEYS = {
     b"/v1/chat/completions": b'"messages"',
@@ -47,12 +47,12 @@ _PROMPT_KEYS = {
     b"/v1/responses": b'"input"',
     b"/v1/messages": b'"messages"',
 }
-_COLON = re.compile(rb"\s*:")
-_STRING_VALUE = re.compile(rb'\s*:\s*"([^"\\]*)"')
-_TRUE = re.compile(rb"\s*:\s*(true)")
-_MAX_FIELD_TRIES = 8
+_COLON: Final = re.compile(rb"\s*:")
+_STRING_VALUE: Final = re.compile(rb'\s*:\s*"([^"\\]*)"')
+_TRUE: Final = re.compile(rb"\s*:\s*(true)")
+_MAX_FIELD_TRIES: Final = 8
 # Clients write short fields before the prompt or behind it; to search all of it costs more than to hash it.
-_TAIL_BYTES = 4096
+_TAIL_BYTES: Final = 4096
 
 
 class Prompt(NamedTuple):
@@ -203,7 +203,8 @@ class _Front:
 _fronts: dict[bytes, _Front] = {}
 _last_front: dict[bytes, _Front] = {}
 """By path: a body that begins with one has its first key of a prompt where that has it."""
-_MAX_FRONTS, _MAX_FRONT_BYTES = 256, 1024
+_MAX_FRONTS: Final = 256
+_MAX_FRONT_BYTES: Final = 1024
 
 
 def _front(body: bytes | bytearray, path: bytes) -> _Front:

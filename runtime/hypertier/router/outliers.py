@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 from hypertier.router.replicas import Replica, ReplicaSet, State
 
-FAILURES_IN_A_ROW = 5
-BAR_SECONDS, MAX_BAR_SECONDS = 10.0, 300.0
-MIN_HEALTHY_RATIO = 0.5
+FAILURES_IN_A_ROW: Final = 5
+BAR_SECONDS: Final = 10.0
+MAX_BAR_SECONDS: Final = 300.0
+MIN_HEALTHY_RATIO: Final = 0.5
 """Of the listed replicas so many stay in the choice, however they answer: a fault of all is not one's."""
-MIN_STALLED = 2
+MIN_STALLED: Final = 2
 """A single prompt may be a very long one."""
 
 

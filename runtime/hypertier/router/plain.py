@@ -8,7 +8,7 @@ pattern here accepts less than llhttp does, never more: the tests hold both agai
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 # One field, its line ending in front. Every name that matters is either read, once, or makes the head not
 # plain: `(?(N)(?!)|...)` fails where group N has matched already.
@@ -38,11 +38,11 @@ _ANSWER = re.compile(
     rb"|-request-id):)" + _OTHER + rb"))++"
     rb"\r\n)\r\n"
 )
-_DIGITS = re.compile(rb"\r\n[Cc]ontent-[Ll]ength:[ \t]*+([0-9]++)")
-MAX_DIGITS = 15
-_BODILESS = (b"204", b"304")
+_DIGITS: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength:[ \t]*+([0-9]++)")
+MAX_DIGITS: Final = 15
+_BODILESS: Final = (b"204", b"304")
 
-CHUNKED = -1
+CHUNKED: Final = -1
 """In place of a length."""
 
 
@@ -158,8 +158,8 @@ class Head:
 
 
 _shared: dict[bytes, Head] = {}
-MAX_SHARED = 256
-MAX_KEPT_BYTES = 4096
+MAX_SHARED: Final = 256
+MAX_KEPT_BYTES: Final = 4096
 """A longer head is forgotten with its request: ten thousand idle clients must not each leave one here."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from hypertier.router.admission import Grant
 from hypertier.router.counts import RequestCounts
@@ -25,7 +25,7 @@ from hypertier.router.upstream import Upstream
 from hypertier.router.wire import Request, request_head
 
 # Of an answer's end, kept for who asks what it took: `usage` stands there.
-_END_BYTES = 4096
+_END_BYTES: Final = 4096
 
 
 class Client(Protocol):
@@ -68,7 +68,7 @@ class Proxy:
     decisions: Decisions = field(default_factory=Decisions)
 
 
-_CLASSES = tuple(f"{digit}xx" for digit in range(10))
+_CLASSES: Final = tuple(f"{digit}xx" for digit in range(10))
 
 
 class Exchange:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import httptools
 
@@ -12,12 +12,12 @@ from hypertier.router.plain import CHUNKED, AnswerReader, ResponseHead
 from hypertier.router.replicas import Replica
 from hypertier.router.wire import response_head
 
-RETRIED_STATUSES = frozenset({502, 503, 504})
-MAX_RESPONSE_HEAD_BYTES = 256 * 1024
-MAX_IDLE_PER_REPLICA = 256
+RETRIED_STATUSES: Final = frozenset({502, 503, 504})
+MAX_RESPONSE_HEAD_BYTES: Final = 256 * 1024
+MAX_IDLE_PER_REPLICA: Final = 256
 # Below this a head and a body are one write; above, joining would copy more than a second buffer costs.
-_JOIN_BYTES = 64 * 1024
-_BY_PARSER = -2
+_JOIN_BYTES: Final = 64 * 1024
+_BY_PARSER: Final = -2
 
 
 class Carried(Protocol):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 import httptools
 
@@ -44,14 +44,19 @@ _NEVER_NOMINATED = frozenset(
 _RESPONSE_HOP_BY_HOP = re.compile(
     rb"\r\n(?:connection|keep-alive|proxy-connection|upgrade):[^\r\n]*", re.IGNORECASE
 )
-_RESPONSE_HOP_NAMES = (b"\r\nconnection:", b"\r\nkeep-alive:", b"\r\nproxy-connection:", b"\r\nupgrade:")
-_AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
+_RESPONSE_HOP_NAMES: Final = (
+    b"\r\nconnection:",
+    b"\r\nkeep-alive:",
+    b"\r\nproxy-connection:",
+    b"\r\nupgrade:",
+)
+_AUTHORITY: Final = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 
-MAX_HEADERS = 128
-LONG_BODY_BYTES = 64 * 1024
+MAX_HEADERS: Final = 128
+LONG_BODY_BYTES: Final = 64 * 1024
 """Where it is worth while to ask about the head before a body is read."""
 # Chunk framing costs 6 bytes for a body byte at worst without extensions; more is not a body but an attack.
-_MAX_FRAMING_PER_BODY_BYTE = 16
+_MAX_FRAMING_PER_BODY_BYTE: Final = 16
 
 
 _NOTHING: frozenset[bytes] = frozenset()
