@@ -43,6 +43,14 @@ CASES = [
         deployment=SELFHOSTED,
     ),
     Case(
+        "events-data-parallel",
+        {**KVAWARE, "spec.pdSpec": {"decodingSpec": {"args": ["-dp", "2"]}}},
+        "spec.pdSpec.decodingSpec.args[1]",
+        {**KVAWARE, "spec.pdSpec": {"prefillSpec": {"args": ["-dp", "2"]}}},
+        deployment=SELFHOSTED,
+        name="engines-that-decode",
+    ),
+    Case(
         "session-key",
         SESSION,
         "spec.worker.environmentVariables",

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from hypertier.spec.arguments import find_option
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import lmcache_version, vllm_version
 from hypertier.spec.rules.rule import MODELS, Edit, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject, small_whole
 from hypertier.spec.tree import View, path
 
+DECODING = path("spec.pdSpec.decodingSpec.args")
 ROUTING = path("spec.intelligentRoutingSpec")
 ENABLED = path("spec.intelligentRoutingSpec.enabled")
 ENDPOINT_PATH = path("spec.invocationEndpoint")
@@ -103,7 +105,10 @@ def kvaware_needs_cache(subject: Subject) -> Iterator[Hit]:
 def events_data_parallel(subject: Subject) -> Iterator[Hit]:
     if subject.strategy != "kvaware" or subject.around.serving != "selfhosted":
         return
-    found = subject.argument_place("--data-parallel-size", "-dp")
+    names = ("--data-parallel-size", "-dp")
+    # engines that decode publish events; their own arguments come last, and the last one wins
+    own = find_option(subject.manifest.texts(DECODING), *names)
+    found = subject.argument_place(*names) if own is None else ((*DECODING, own[0]), own[1])
     if found is not None and (small_whole(found[1]) or 1) > 1:
         yield hit(found[0], got=found[1])
 
