@@ -28,28 +28,29 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Sequence
 from itertools import chain, islice
+from typing import Final
 
 from hypertier.router.holders import members
 
-CROWD_SECONDS = 10.0
+CROWD_SECONDS: Final = 10.0
 """The crowd, arrivals and the share of idle time are means over about this long."""
-MAX_CROWD = 32.0
+MAX_CROWD: Final = 32.0
 """More prompts are not taken to be delayed by one, by either estimate."""
-MIN_IDLE = 0.05
-NEAR = 0.05
+MIN_IDLE: Final = 0.05
+NEAR: Final = 0.05
 """Predictions are no better: costs that are higher than the lowest by such a share are as good."""
-RECENT_SECONDS = 60.0
+RECENT_SECONDS: Final = 60.0
 """Work of late is forgotten in about this long."""
-RETURNING = 0.3
+RETURNING: Final = 0.3
 """Share of a mean prompt's work that a request in flight is expected to bring back."""
-MIN_OBSERVATIONS = 20
-MAX_ERROR = 1.0
+MIN_OBSERVATIONS: Final = 20
+MAX_ERROR: Final = 1.0
 """Mean error, as a logarithm, above which predictions are no longer believed: a factor of e."""
 MIN_DRIFT, MAX_DRIFT = 0.25, 1.5
 """Logarithms of how much slower than the others a replica is: within the first it counts as equal."""
 SMALL_SET = 8
 """Sets up to this size are looked at one by one; of larger ones, this many that are free soonest."""
-MAX_GROUPS = 12
+MAX_GROUPS: Final = 12
 
 
 class PrefillModel:

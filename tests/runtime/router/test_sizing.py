@@ -122,7 +122,7 @@ def test_metrics_are_read_over_http() -> None:
         finally:
             await engine.kill()
 
-    assert asyncio.run(asked()) == Reading(2048 * 16, 0.0, 0.0)
+    assert asyncio.run(asked()) == Reading(2048 * 16, 0.0, 0.0, block_size=16)
 
 
 def test_an_engine_that_is_gone_has_failed() -> None:
