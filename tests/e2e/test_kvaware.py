@@ -181,12 +181,16 @@ def test_what_is_believed_cached_is_what_the_engine_finds(
     asked = ("kvaware_tokenizations_total", "good")
     while counts(metrics).get(asked, 0.0) == before.get(asked, 0.0):
         assert not counts(metrics).get(("kvaware_tokenizations_total", "unsupported"))
-    before = counts(metrics)
-    believed, cached = send()
+    for _ in range(20):  # the engine's events may be on their way yet
+        before = counts(metrics)
+        believed, cached = send()
+        fallen_back = fallbacks(before, counts(metrics))
+        if not fallen_back:
+            break
 
     assert first[0] == 0
     assert first[1] < len(text) / 2 < cached
-    assert fallbacks(before, counts(metrics)) == 0
+    assert fallen_back == 0
     # a token is a byte; what a template adds, and the grain of the router's blocks, lie between the two
     added = len(json.dumps([*more.get("tools", ()), *more.get("documents", ())])) + GRAIN
     assert cached - added <= believed <= cached + GRAIN

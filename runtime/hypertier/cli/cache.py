@@ -304,7 +304,7 @@ def choose(name: str, namespaces: Sequence[bytes]) -> bytes:
     """
     found = [each for each in namespaces if name and each.hex().startswith(name.lower())]
     if len(found) != 1:
-        known = ", ".join(each.hex()[:8] for each in namespaces) or "L2 is empty"
+        known = ", ".join(each.hex()[:8] for each in sorted(namespaces)) or "L2 is empty"
         raise ConfigError("namespace", name, f"the beginning of exactly one of: {known}")
     return found[0]
 

@@ -236,9 +236,9 @@ def test_explain_tells_what_a_namespace_stands_for_and_why_two_differ(url: str) 
         (["ls", "--unused-for", "long"], "--unused-for is 'long'; expected"),
         (
             ["explain", "ffff"],
-            "namespace is 'ffff'; expected the beginning of exactly one of: 32323232, 31313131",
+            "namespace is 'ffff'; expected the beginning of exactly one of: 31313131, 32323232",
         ),
-        (["explain", "3"], "namespace is '3'; expected the beginning of exactly one of: 32323232, 31313131"),
+        (["explain", "3"], "namespace is '3'; expected the beginning of exactly one of: 31313131, 32323232"),
     ],
     ids=[
         "url",
