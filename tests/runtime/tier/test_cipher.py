@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from fakes_tier import FixedNamespace
+from fakes_tier import FixedNamespace, encrypted
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +44,7 @@ def test_what_was_encrypted_is_decrypted(payload: bytes, key: bytes) -> None:
     cipher = ChunkCipher(MASTER)
     slot = memoryview(bytearray(len(payload)))
 
-    sealed = cipher.encrypt(NAMESPACE, key, memoryview(payload))
+    sealed = encrypted(cipher, NAMESPACE, key, memoryview(payload))
 
     assert len(sealed) == len(payload) + OVERHEAD_BYTES
     assert cipher.decrypt_into(NAMESPACE, key, sealed, slot)
@@ -57,7 +57,7 @@ def test_what_was_encrypted_is_decrypted(payload: bytes, key: bytes) -> None:
     ids=["another master key", "another namespace", "another chunk"],
 )
 def test_nothing_else_opens_it(master: bytes, namespace: bytes, key: bytes) -> None:
-    sealed = ChunkCipher(MASTER).encrypt(NAMESPACE, KEY, CONTENT)
+    sealed = encrypted(ChunkCipher(MASTER), NAMESPACE, KEY, CONTENT)
 
     assert not ChunkCipher(master).decrypt_into(namespace, key, sealed, memoryview(bytearray(len(CONTENT))))
 
@@ -65,7 +65,7 @@ def test_nothing_else_opens_it(master: bytes, namespace: bytes, key: bytes) -> N
 @given(st.integers(0, 8 * (64 + OVERHEAD_BYTES) - 1))
 def test_any_flipped_bit_is_found(bit: int) -> None:
     cipher = ChunkCipher(MASTER)
-    sealed = cipher.encrypt(NAMESPACE, KEY, CONTENT[:64])
+    sealed = encrypted(cipher, NAMESPACE, KEY, CONTENT[:64])
 
     sealed[bit // 8] ^= 1 << bit % 8
 
@@ -94,7 +94,7 @@ def test_a_chunk_under_another_key_or_none_is_a_flaw() -> None:
 def test_the_same_chunk_never_looks_the_same_twice() -> None:
     cipher = ChunkCipher(MASTER)
 
-    assert cipher.encrypt(NAMESPACE, KEY, CONTENT) != cipher.encrypt(NAMESPACE, KEY, CONTENT)
+    assert encrypted(cipher, NAMESPACE, KEY, CONTENT) != encrypted(cipher, NAMESPACE, KEY, CONTENT)
 
 
 def test_keys_are_told_apart_without_giving_them_away() -> None:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
-from fakes_tier import FixedNamespace
+from fakes_tier import FixedNamespace, encrypted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,7 +120,7 @@ def test_an_encrypted_chunk_resealed_for_another_tenant_does_not_open() -> None:
     """Who can write L2 can write a header; the key of encryption is of this tenant and this chunk alone."""
     cipher = ChunkCipher(b"m" * 32)
     namespace, (acme, globex, _), key = NAMESPACES[0], TENANTS, KEYS[0]
-    sealed = cipher.encrypt(namespace, acme + key, memoryview(content(namespace, acme + key)))
+    sealed = encrypted(cipher, namespace, acme + key, memoryview(content(namespace, acme + key)))
 
     assert not cipher.decrypt_into(namespace, globex + key, sealed, memoryview(bytearray(CHUNK)))
 
