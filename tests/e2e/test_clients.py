@@ -157,9 +157,12 @@ def test_a_streamed_call_of_a_tool_arrives_piece_by_piece(
             if call.function is not None
         ]
 
-    routed = pieces(client)
+    for _ in range(10):  # an engine that is behind sends several tokens as one piece
+        routed, asked_directly = pieces(client), pieces(direct)
+        if routed == asked_directly:
+            break
 
-    assert routed == pieces(direct)
+    assert routed == asked_directly
     assert [name for name, _ in routed if name] == ["lookup"]
 
 
