@@ -66,7 +66,7 @@ from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.switching import Switching
-from hypertier.router.tls import Authorities, Certificate, EngineTls, server_certificate
+from hypertier.router.tls import EngineTls, Reloaded, server_certificate
 from hypertier.router.tracing import Tracing
 from hypertier.router.verifying import Verifier
 
@@ -442,11 +442,11 @@ class Router:
 
 def _tls(
     settings: RouterSettings,
-) -> tuple[ssl.SSLContext | None, EngineTls | None, list[Certificate | Authorities]]:
+) -> tuple[ssl.SSLContext | None, EngineTls | None, list[Reloaded]]:
     """What clients see, how engines are spoken to, and the certificates in both. Raises ConfigError."""
     client_tls: ssl.SSLContext | None = None
     engine_tls: EngineTls | None = None
-    certificates: list[Certificate | Authorities] = []
+    certificates: list[Reloaded] = []
     if settings.tls_cert is not None and settings.tls_key is not None:
         certificates.append(server_certificate(settings.tls_cert, settings.tls_key))
         client_tls = certificates[0].context

@@ -8,8 +8,10 @@ from __future__ import annotations
 import http.client
 import logging
 import ssl
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from typing import ClassVar
 
 from hypertier.errors import ConfigError
 from hypertier.router.stamps import Stamp, stamp
@@ -17,18 +19,51 @@ from hypertier.router.stamps import Stamp, stamp
 log = logging.getLogger("hypertier.router")
 
 
-class Certificate:
+class Reloaded(ABC):
+    """PEM files in a context, read again when they change. `reloads` counts `good` and `failed`."""
+
+    new: ClassVar[str]
+    former: ClassVar[str]
+
+    def __init__(self, context: ssl.SSLContext, *files: str) -> None:
+        self.context = context
+        self.reloads: Counter[str] = Counter()
+        self._files = files
+        self._seen = self._stamps()
+
+    def refresh(self) -> None:
+        """Read the files again if they changed; what can't be used changes nothing and is counted."""
+        seen = self._stamps()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._load_again()
+        except (OSError, ValueError) as error:
+            self.reloads["failed"] += 1
+            log.warning("%s: %s", self.former % self._files[0], error)
+        else:
+            self.reloads["good"] += 1
+            log.info(self.new, self._files[0])
+
+    @abstractmethod
+    def _load_again(self) -> None: ...
+
+    def _stamps(self) -> tuple[Stamp | None, ...]:
+        return tuple(map(stamp, self._files))
+
+
+class Certificate(Reloaded):
     """A chain and its key, as PEM files, in a context of either side.
 
     Raises ConfigError naming `setting` for files that can't be read or do not belong together.
     """
 
+    new = "a new certificate was read from %s"
+    former = "the certificate in %s stays the one read before"
+
     def __init__(self, context: ssl.SSLContext, cert: str, key: str, setting: str) -> None:
-        self.context = context
-        self.reloads: Counter[str] = Counter()
-        self._cert = cert
-        self._key = key
-        self._seen = self._stamp()
+        super().__init__(context, cert, key)
         try:
             context.load_cert_chain(cert, key, _no_password)
         except (OSError, ValueError) as error:
@@ -36,57 +71,31 @@ class Certificate:
                 setting, cert, f"a PEM file of a chain that goes with the key in {key} ({error})"
             ) from error
 
-    def refresh(self) -> None:
-        """Read the files again if they changed; what can't be used changes nothing and is counted."""
-        seen = self._stamp()
-        if seen == self._seen:
-            return
-        self._seen = seen
-        try:
-            # In a context of its own first: half a pair must not replace a whole one.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self._cert, self._key, _no_password)
-            self.context.load_cert_chain(self._cert, self._key, _no_password)
-        except (OSError, ValueError) as error:
-            self.reloads["failed"] += 1
-            log.warning("the certificate in %s stays the one read before: %s", self._cert, error)
-        else:
-            self.reloads["good"] += 1
-            log.info("a new certificate was read from %s", self._cert)
-
-    def _stamp(self) -> tuple[Stamp | None, ...]:
-        return stamp(self._cert), stamp(self._key)
+    def _load_again(self) -> None:
+        cert, key = self._files
+        # In a context of its own first: half a pair must not replace a whole one.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, _no_password)
+        self.context.load_cert_chain(cert, key, _no_password)
 
 
-class Authorities:
+class Authorities(Reloaded):
     """The CAs of a PEM file in a context; those of a changed file are believed beside the former ones.
 
     Raises ConfigError naming `setting` for a file that can't be read.
     """
 
+    new = "new CAs were read from %s"
+    former = "the CAs in %s stay those read before"
+
     def __init__(self, context: ssl.SSLContext, ca: str, setting: str) -> None:
-        self.context = context
-        self.reloads: Counter[str] = Counter()
-        self._ca = ca
-        self._seen = stamp(ca)
+        super().__init__(context, ca)
         try:
             context.load_verify_locations(ca)
         except (OSError, ValueError) as error:
             raise ConfigError(setting, ca, f"a PEM file of certificates ({error})") from error
 
-    def refresh(self) -> None:
-        """Read the file again if it changed; what can't be used changes nothing and is counted."""
-        seen = stamp(self._ca)
-        if seen == self._seen:
-            return
-        self._seen = seen
-        try:
-            self.context.load_verify_locations(self._ca)
-        except (OSError, ValueError) as error:
-            self.reloads["failed"] += 1
-            log.warning("the CAs in %s stay those read before: %s", self._ca, error)
-        else:
-            self.reloads["good"] += 1
-            log.info("new CAs were read from %s", self._ca)
+    def _load_again(self) -> None:
+        self.context.load_verify_locations(self._files[0])
 
 
 def _no_password() -> str:
@@ -118,7 +127,7 @@ class EngineTls:
         self.certificate = Certificate(self.context, cert, key, "--replica-cert") if cert and key else None
 
     @property
-    def files(self) -> Sequence[Certificate | Authorities]:
+    def files(self) -> Sequence[Reloaded]:
         """What is read again when it changes."""
         return [self.authorities, *([self.certificate] if self.certificate is not None else ())]
 
