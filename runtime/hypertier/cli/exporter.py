@@ -135,17 +135,11 @@ def engine_tls(
     Raises:
         ConfigError: a file that can't be used, half a pair, or something beside no --replica-ca.
     """
+    from hypertier.router.settings import check_engine_tls
     from hypertier.router.tls import EngineTls
 
-    if (cert is None) != (key is None):
-        missing = "--replica-key" if key is None else "--replica-cert"
-        raise ConfigError(missing, None, "--replica-cert and --replica-key together, or neither")
-    if ca is not None:
-        return EngineTls(ca, cert=cert, key=key, server_name=server_name)
-    for setting, got in (("--replica-cert", cert), ("--replica-server-name", server_name)):
-        if got is not None:
-            raise ConfigError(setting, got, "--replica-ca beside it: without that, engines get no TLS")
-    return None
+    check_engine_tls(ca, cert, key, server_name)
+    return None if ca is None else EngineTls(ca, cert=cert, key=key, server_name=server_name)
 
 
 def parse_listen(text: str) -> tuple[str, int]:

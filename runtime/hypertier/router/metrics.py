@@ -24,7 +24,7 @@ from hypertier.router.shadow import Shadows
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.kvaware import KvAware
-from hypertier.router.tls import Authorities, Certificate
+from hypertier.router.tls import Reloaded
 from hypertier.router.verifying import Verifier
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -256,7 +256,7 @@ class FailureCounts(Collector):
 class TlsCounts(Collector):
     """Certificates read anew."""
 
-    def __init__(self, certificates: Sequence[Certificate | Authorities]) -> None:
+    def __init__(self, certificates: Sequence[Reloaded]) -> None:
         self._certificates = certificates
 
     def collect(self) -> Iterator[CounterMetricFamily]:
@@ -304,22 +304,37 @@ class KvCounts(Collector):
             "Batches of KV events that were applied.",
             value=self._streams.num_batches,
         )
-        by_cause = (
+        counted = (
             (
                 "resyncs",
                 "Times that an engine's events were lost and all was forgotten.",
+                "cause",
                 self._streams.resyncs,
             ),
-            ("verifications", "Tries of an engine's KV events, by result.", self._verifier.results),
-            ("fallbacks", "Choices made by what was sent where, by cause.", self._strategy.fallbacks),
-            ("dropped_blocks", "Blocks of events that can't be used.", self._strategy.index.dropped),
-            ("tokenizations", "Prompts tokenized by an engine, or not.", self._strategy.tokenizations),
+            ("verifications", "Tries of an engine's KV events, by result.", "result", self._verifier.results),
+            (
+                "fallbacks",
+                "Choices made by what was sent where, by cause.",
+                "cause",
+                self._strategy.fallbacks,
+            ),
+            (
+                "dropped_blocks",
+                "Blocks of events that can't be used.",
+                "cause",
+                self._strategy.index.dropped,
+            ),
+            (
+                "tokenizations",
+                "Prompts tokenized by an engine, or not.",
+                "cause",
+                self._strategy.tokenizations,
+            ),
         )
-        for name, about, counts in by_cause:
-            label = "result" if name == "verifications" else "cause"
+        for name, about, label, counts in counted:
             family = CounterMetricFamily(f"hypertier_router_kvaware_{name}", about, labels=[label])
-            for cause, number in counts.items():
-                family.add_metric([cause], number)
+            for value, number in counts.items():
+                family.add_metric([value], number)
             yield family
 
 

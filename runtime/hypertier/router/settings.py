@@ -157,6 +157,21 @@ def parse_kv_events(text: str) -> Address:
     return address
 
 
+def check_pair(cert_flag: str, cert: str | None, key_flag: str, key: str | None) -> None:
+    """Refuse a certificate without its key, and a key alone. Raises ConfigError."""
+    if (key is None) != (cert is None):
+        missing = key_flag if key is None else cert_flag
+        raise ConfigError(missing, None, f"{cert_flag} and {key_flag} together, or neither")
+
+
+def check_engine_tls(ca: str | None, cert: str | None, key: str | None, server_name: str | None) -> None:
+    """Refuse half a pair, and what means nothing without `--replica-ca`. Raises ConfigError."""
+    check_pair("--replica-cert", cert, "--replica-key", key)
+    for setting, got in (("--replica-cert", cert), ("--replica-server-name", server_name)):
+        if ca is None and got is not None:
+            raise ConfigError(setting, got, "--replica-ca beside it: without that, engines get no TLS")
+
+
 def _split_address(text: str) -> Address | None:
     host, separator, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -320,24 +335,8 @@ class RouterSettings:
             raise ConfigError("--strategy", self.strategy, f"one of {works}")
 
     def _check_tls(self) -> None:
-        pairs = (
-            ("--tls-key", self.tls_key, "--tls-cert", self.tls_cert),
-            ("--replica-key", self.replica_key, "--replica-cert", self.replica_cert),
-        )
-        for key_flag, key, cert_flag, cert in pairs:
-            if (key is None) != (cert is None):
-                missing = key_flag if key is None else cert_flag
-                raise ConfigError(missing, None, f"{cert_flag} and {key_flag} together, or neither")
-        if self.replica_ca is None:
-            needs_ca = (
-                ("--replica-cert", self.replica_cert),
-                ("--replica-server-name", self.replica_server_name),
-            )
-            for setting, got in needs_ca:
-                if got is not None:
-                    raise ConfigError(
-                        setting, got, "--replica-ca beside it: without that, engines get no TLS"
-                    )
+        check_pair("--tls-cert", self.tls_cert, "--tls-key", self.tls_key)
+        check_engine_tls(self.replica_ca, self.replica_cert, self.replica_key, self.replica_server_name)
 
     def _check_kv_events(self) -> None:
         if not 1 <= self.kv_events_port <= 65534:
