@@ -65,31 +65,31 @@ class Sent:
         self.block_hashes = block_hashes
 
 
-class FirstToken:
+class _Progress:
+    """What became of a request, by its number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class FirstToken(_Progress):
     """The first event of its answer came."""
 
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+    __slots__ = ()
 
 
-class Finished:
+class Finished(_Progress):
     """It ended, well or not."""
 
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+    __slots__ = ()
 
 
-class Answered:
+class Answered(_Progress):
     """Both at once, as of most answers that are not streamed."""
 
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+    __slots__ = ()
 
 
 class Alive:

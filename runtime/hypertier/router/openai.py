@@ -242,9 +242,8 @@ def chain_hashes(prompt: bytes | bytearray, root: bytes, start: int = 0) -> tupl
     hashes: list[Any] = []
     num_blocks = bisect_right(BLOCK_ENDS, len(prompt) - start)
     begin = start
-    for end in BLOCK_ENDS[
-        : min(num_blocks, _NUM_COPIED)
-    ]:  # to copy so few bytes costs less than a view of them
+    # The first, short blocks are copied: that costs less than a view of them.
+    for end in BLOCK_ENDS[: min(num_blocks, _NUM_COPIED)]:
         end += start
         link = digest(text[begin:end], link)
         hashes.append(link)

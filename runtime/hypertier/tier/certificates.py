@@ -39,8 +39,7 @@ def copied_arguments(arguments: Sequence[str], folder: Path) -> tuple[list[str],
             continue
         index, file = found
         copies.setdefault(file, str(folder / f"{name.removeprefix('--ssl-')}.pem"))
-        word = changed[index]
-        changed[index] = word.replace(file, copies[file]) if word != file else copies[file]
+        changed[index] = changed[index].removesuffix(file) + copies[file]
     return changed, copies
 
 

@@ -195,12 +195,16 @@ def credential_source(environ: Mapping[str, str]) -> CredentialSource:
     secret_arn = environ.get(SECRET_VARIABLE)
     if not secret_arn:
         return FixedCredentials()
-    if not is_secret_arn(secret_arn):
-        raise ConfigError(SECRET_VARIABLE, secret_arn, "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME")
+    check_secret_arn(SECRET_VARIABLE, secret_arn)
     return SecretCredentials(secret_arn, fetch_secret)
 
 
-def is_secret_arn(text: str) -> bool:
-    """Whether a text names a secret of Secrets Manager."""
+def check_secret_arn(variable: str, text: str) -> None:
+    """Refuse what names no secret of Secrets Manager.
+
+    Raises:
+        ConfigError: names `variable`.
+    """
     parts = text.split(":")
-    return len(parts) >= 7 and parts[0] == "arn" and parts[2] == "secretsmanager"
+    if len(parts) < 7 or parts[0] != "arn" or parts[2] != "secretsmanager":
+        raise ConfigError(variable, text, "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME")

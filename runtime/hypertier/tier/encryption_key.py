@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from hypertier.errors import ConfigError, TierUnavailableError
-from hypertier.tier.credentials import aws_client, fetch_secret, is_secret_arn
+from hypertier.tier.credentials import aws_client, check_secret_arn, fetch_secret
 
 KEY_VARIABLE = "HYPERTIER_L2_KEY"
 KEY_SECRET_VARIABLE = "HYPERTIER_L2_KEY_SECRET_ARN"
@@ -75,8 +75,7 @@ def key_source(environ: Mapping[str, str]) -> KeySource | None:
         raise ConfigError(given[1], "***", f"nothing beside {given[0]}: there is one key")
     name, text = given[0], environ[given[0]]
     if name == KEY_SECRET_VARIABLE:
-        if not is_secret_arn(text):
-            raise ConfigError(name, text, "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME")
+        check_secret_arn(name, text)
         return FetchedKey(name, lambda: fetch_secret(text, name))
     decoded = decode(text)
     if name == KEY_VARIABLE:

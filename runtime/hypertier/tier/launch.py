@@ -185,10 +185,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{USAGE}\n\n{__doc__}", file=sys.stderr)
         return 0 if arguments[-1:] in (["--help"], ["-h"]) else 2
     environ = server_environment(os.environ)
-    server = server_arguments(arguments[1:])
+    server, host = server_arguments(arguments[1:]), Host()
     try:
-        plan = check_engine(server, environ, Host())
-        server = hand_on(server, Host().shm)
+        plan = check_engine(server, environ, host)
+        server = hand_on(server, host.shm)
     except HypertierError as error:
         print(f"hypertier: {error}", file=sys.stderr)
         return 1
