@@ -178,13 +178,13 @@ def _placed(rows: Sequence[Sequence[Widget]], region: str) -> Iterator[Widget]:
     y = 0
     for row in rows:
         x = 0
-        for widget in row:
-            sized = {"width": WIDTH // 3, "height": 6, **widget}
-            if sized["type"] == "metric":
-                sized["properties"] = {"region": region, **sized["properties"]}
-            yield {**sized, "x": x, "y": y}
-            x += sized["width"]
-        y += max(widget.get("height", 6) for widget in row)
+        sized = [{"width": WIDTH // 3, "height": 6, **widget} for widget in row]
+        for widget in sized:
+            if widget["type"] == "metric":
+                widget["properties"] = {"region": region, **widget["properties"]}
+            yield {**widget, "x": x, "y": y}
+            x += widget["width"]
+        y += max(widget["height"] for widget in sized)
 
 
 def _text(markdown: str) -> Widget:

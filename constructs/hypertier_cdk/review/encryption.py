@@ -41,15 +41,19 @@ def _traffic(assembly: Assembly) -> Iterator[Encryption]:
     """Requests, where hypertier serves them itself: to routers, and from them to engines."""
     objects = objects_of(assembly)
     outside = {entry["metadata"]["name"] for entry in of_kind(objects, "Ingress")}
-    for kind in ("Service", "Deployment"):
-        for entry in of_kind(objects, kind):
-            labels = entry["metadata"].get("labels", {})
-            if labels.get("app.kubernetes.io/component") == "router":
-                name = entry["metadata"]["name"]
-                what, way = f"{name}: requests to engines", ""
-                if kind == "Service":
-                    what, way = f"{name}: requests", _to_routers(entry, name in outside)
-                yield Encryption("Kubernetes", what, "", way or _to_engines(entry))
+    for service in of_routers(objects, "Service"):
+        name = service["metadata"]["name"]
+        yield Encryption("Kubernetes", f"{name}: requests", "", _to_routers(service, name in outside))
+    for deployment in of_routers(objects, "Deployment"):
+        name = deployment["metadata"]["name"]
+        yield Encryption("Kubernetes", f"{name}: requests to engines", "", _to_engines(deployment))
+
+
+def of_routers(objects: tuple[dict[str, Any], ...], kind: str) -> Iterator[dict[str, Any]]:
+    """The objects of a kind that routers are made of."""
+    for entry in of_kind(objects, kind):
+        if entry["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "router":
+            yield entry
 
 
 def _to_routers(service: Mapping[str, Any], is_outside: bool) -> str:
