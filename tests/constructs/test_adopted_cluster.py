@@ -7,16 +7,15 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from fakes_adopted import adopt_eks, adopt_network
 from fakes_templates import depends_on, new_stack, resources, synthesize, the
 
 from hypertier.errors import ConfigError
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
-    EksCluster,
     HyperPodCluster,
     InstanceGroup,
-    Network,
     Observability,
 )
 from hypertier_cdk.cluster_base import ClusterBase
@@ -24,29 +23,6 @@ from hypertier_cdk.cluster_base import ClusterBase
 ARN = "arn:aws:sagemaker:us-west-2:123456789012:cluster/abcdefghijkl"
 OIDC = "arn:aws:iam::123456789012:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/ABC"
 OBJECTS = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "inference"}}]
-
-
-def adopt_network(stack: cdk.Stack, **settings: Any) -> Network:
-    return Network.from_vpc_attributes(
-        stack,
-        "Network",
-        vpc_id="vpc-1",
-        availability_zones=["us-west-2a", "us-west-2b"],
-        private_subnet_ids=["subnet-1", "subnet-2"],
-        **settings,
-    )
-
-
-def adopt_eks(stack: cdk.Stack, network: Network, **settings: Any) -> EksCluster:
-    return EksCluster.from_cluster_attributes(
-        stack,
-        "Eks",
-        network=network,
-        cluster_name="my-eks",
-        kubernetes_version="1.34",
-        security_group_id="sg-eks",
-        **settings,
-    )
 
 
 def adopt(stack: cdk.Stack, *, cluster_arn: str = ARN, closed: bool = False, **settings: Any) -> ClusterBase:

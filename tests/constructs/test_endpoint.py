@@ -10,6 +10,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Annotations, Match
+from fakes_adopted import adopt_network
 from fakes_templates import depends_on, new_stack, properties, resources, template_of
 
 from hypertier.errors import ConfigError
@@ -415,14 +416,7 @@ def test_an_endpoint_that_admits_anybody_says_so(
 ) -> None:
     deployment = replace(reference_deployment, images=IMAGES, cluster=Cluster(client_cidrs=clients))
     stack = new_stack("Adopted")
-    network = Network.from_vpc_attributes(
-        stack,
-        "Network",
-        vpc_id="vpc-1",
-        vpc_cidrs=cidrs,
-        availability_zones=["us-west-2a", "us-west-2b"],
-        private_subnet_ids=["subnet-1", "subnet-2"],
-    )
+    network = adopt_network(stack, vpc_cidrs=cidrs)
     eks_cluster = EksCluster.from_cluster_attributes(
         stack,
         "Eks",

@@ -10,30 +10,16 @@ import pytest
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
+from fakes_adopted import adopt_eks, adopt_network
 from fakes_templates import new_stack, template_of, the
 
-from hypertier_cdk import EksCluster, Network
 from hypertier_cdk.manifest import new_manifest
 
 TYPE = "Custom::AWSCDK-EKS-KubernetesResource"
 
 
 def cluster_in(stack: cdk.Stack) -> eks.ICluster:
-    network = Network.from_vpc_attributes(
-        stack,
-        "Network",
-        vpc_id="vpc-1",
-        availability_zones=["us-west-2a", "us-west-2b"],
-        private_subnet_ids=["subnet-1", "subnet-2"],
-    )
-    return EksCluster.from_cluster_attributes(
-        stack,
-        "Eks",
-        network=network,
-        cluster_name="my-eks",
-        kubernetes_version="1.34",
-        security_group_id="sg-eks",
-    ).cluster
+    return adopt_eks(stack, adopt_network(stack)).cluster
 
 
 def config_map(**data: Any) -> list[dict[str, Any]]:
