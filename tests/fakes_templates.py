@@ -9,11 +9,15 @@ from typing import Any
 import aws_cdk as cdk
 
 REGION = "us-west-2"
+UNSTAGED = {"aws:cdk:disable-asset-staging": True}
+"""Context of an app whose assets stay where they are: copies of tens of MB for each app would fill a disk."""
 
 
-def new_stack(name: str = "Test") -> cdk.Stack:
-    """An empty stack of an app of its own, in a Region but no account."""
-    return cdk.Stack(cdk.App(), name, env=cdk.Environment(region=REGION))
+def new_stack(name: str = "Test", *, deployed: bool = False) -> cdk.Stack:
+    """An empty stack of an app of its own, in a Region but no account; with its assets if it is `deployed`."""
+    return cdk.Stack(
+        cdk.App(context=None if deployed else UNSTAGED), name, env=cdk.Environment(region=REGION)
+    )
 
 
 def synthesize(build: Callable[[cdk.Stack], object]) -> dict[str, Any]:

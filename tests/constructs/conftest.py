@@ -12,10 +12,10 @@ import pytest
 # Before aws_cdk is imported: the template validator has its own test, and costs seconds in every other.
 os.environ["CDK_VALIDATION"] = "false"
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
+import hypertier_cdk.testing.files  # noqa: F401  # isort: skip  # before what imports aws_cdk, too
 
 from fakes_templates import new_stack, template_of
 
-import hypertier_cdk.testing.files  # noqa: F401  # before aws_cdk, too
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier_cdk import CacheStore, HyperPodCluster, Network
 
@@ -37,7 +37,7 @@ class Reference:
 @pytest.fixture(scope="session")
 def reference() -> Reference:
     deployment = load_deployment(REFERENCE)
-    stack = new_stack("Reference")
+    stack = new_stack("Reference", deployed=True)
     network = Network(
         stack,
         "Network",

@@ -119,7 +119,7 @@ def test_a_script_that_is_not_there_is_refused_as_it_was_typed(folder: Path) -> 
 
 
 def test_deployed_it_lies_there_file_by_file_and_goes_with_the_stack(folder: Path) -> None:
-    stack = new_stack()
+    stack = new_stack(deployed=True)
     whole = LifecycleScript(source=str(folder), file="on_create.sh")
     alone = LifecycleScript(source=str(folder / "on_create.sh"))
     LifecycleScripts(stack, "Scripts", scripts=located({"a": whole, "b": alone}))

@@ -8,11 +8,11 @@ from pathlib import Path
 # Before aws_cdk is imported: the template validator runs in the tests of the CLI.
 os.environ["CDK_VALIDATION"] = "false"
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
+import hypertier_cdk.testing.files  # noqa: F401  # isort: skip  # before what imports aws_cdk, too
 
 import pytest
 from fakes_stacks import ROOT, example_folder
 
-import hypertier_cdk.testing.files  # noqa: F401  # before aws_cdk, too
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier_cdk.review.templates import Assembly, read_assembly
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from fakes_stacks import EXAMPLES
+from fakes_templates import UNSTAGED
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Controllers, Deployment, Scaling, load_deployment
@@ -36,7 +37,7 @@ def with_tls(deployment: Deployment, controllers: Controllers, serving: str = "s
 
 
 def synthesized(deployment: Deployment) -> Assembly:
-    app = new_app()
+    app = new_app(UNSTAGED)
     add_stacks(app, deployment)
     return read_assembly(app.synth().directory)
 

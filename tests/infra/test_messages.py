@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes_stacks import FLAGS
+from fakes_templates import UNSTAGED
 
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec.deployment import Deployment
@@ -87,7 +88,7 @@ def test_a_fault_of_ours_is_not_hidden() -> None:
 
 
 def test_without_a_choice_the_reference_is_deployed() -> None:
-    assert chosen_deployment(new_app()).name == "reference"
+    assert chosen_deployment(new_app(UNSTAGED)).name == "reference"
 
 
 def test_a_team_s_own_prices_are_in_the_bill(
@@ -154,7 +155,7 @@ def test_a_budget_that_cannot_be_told_is_said_to_be(
 ) -> None:
     scaling = replace(reference_deployment.scaling, monthly_budget_usd=1e6)
     deployment = replace(reference_deployment, scaling=scaling)
-    app = new_app()
+    app = new_app(UNSTAGED)
     add_stacks(app, deployment)
     app.synth()
 
@@ -166,7 +167,7 @@ def test_a_budget_that_cannot_be_told_is_said_to_be(
 def test_a_change_that_would_replace_the_cluster_is_refused(
     reference_deployment: Deployment, reference_folder: Path
 ) -> None:
-    app = new_app({**FLAGS, "deployed": str(reference_folder)})
+    app = new_app({**FLAGS, **UNSTAGED, "deployed": str(reference_folder)})
     moved = replace(
         reference_deployment,
         instance_groups=tuple(
@@ -184,7 +185,7 @@ def test_a_change_that_would_replace_the_cluster_is_refused(
 def test_the_same_deployment_again_is_let_through(
     reference_deployment: Deployment, reference_folder: Path
 ) -> None:
-    app = new_app({**FLAGS, "deployed": str(reference_folder)})
+    app = new_app({**FLAGS, **UNSTAGED, "deployed": str(reference_folder)})
     add_stacks(app, reference_deployment)
     app.synth()
 

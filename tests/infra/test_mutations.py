@@ -12,6 +12,7 @@ import pytest
 import yaml
 from fakes_mutations import mutations
 from fakes_stacks import EXAMPLES, ROOT
+from fakes_templates import UNSTAGED
 
 from hypertier.errors import HypertierError
 from hypertier.spec.deployment import load_deployment
@@ -42,7 +43,7 @@ def test_what_lint_lets_through_is_built_or_refused_as_typed(file: Path, tmp_pat
 
     for mutation, deployment in through[:: max(len(through) // SAMPLE, 1)]:
         try:
-            add_stacks(new_app(), deployment)
+            add_stacks(new_app(UNSTAGED), deployment)
         except HypertierError as error:
             told.append(f"{mutation}: {error}")
 

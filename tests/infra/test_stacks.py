@@ -13,6 +13,7 @@ import aws_cdk as cdk
 import pytest
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 from fakes_stacks import ROOT, example_folder, on_what_exists, synthesized
+from fakes_templates import UNSTAGED
 
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
@@ -208,7 +209,7 @@ def test_a_store_that_exists_is_read_and_nothing_of_it_is_made(reference_deploym
         secret_arn="arn:aws:secretsmanager:us-west-2:123456789012:secret:store-a1b2c3",
     )
     l2 = replace(reference_deployment.cache.l2, existing=existing)
-    app = new_app()
+    app = new_app(UNSTAGED)
     add_stacks(app, replace(reference_deployment, cache=replace(reference_deployment.cache, l2=l2)))
 
     assembly = read_assembly(app.synth().directory)
@@ -250,7 +251,7 @@ def test_an_observability_that_the_eks_cluster_has_is_left_to_it(reference_deplo
     told = deployment.cluster.attributes
     assert told is not None
     there = replace(told, addons=("amazon-sagemaker-hyperpod-observability",))
-    app = new_app()
+    app = new_app(UNSTAGED)
 
     add_stacks(app, replace(deployment, cluster=replace(deployment.cluster, attributes=there)))
 
@@ -259,7 +260,7 @@ def test_an_observability_that_the_eks_cluster_has_is_left_to_it(reference_deplo
 
 def test_an_existing_cluster_must_be_told_of(reference_deployment: Deployment) -> None:
     with pytest.raises(ConfigError, match=r"cluster\.attributes is not set; expected .*eksClusterName"):
-        add_stacks(new_app(), replace(reference_deployment, cluster=Cluster(existing="prod")))
+        add_stacks(new_app(UNSTAGED), replace(reference_deployment, cluster=Cluster(existing="prod")))
 
 
 def test_scaling_without_metrics_is_refused(reference_deployment: Deployment) -> None:
@@ -270,18 +271,18 @@ def test_scaling_without_metrics_is_refused(reference_deployment: Deployment) ->
     )
 
     with pytest.raises(ConfigError, match=r"llama-70b: spec\.metrics\.enabled is false"):
-        add_stacks(new_app(), replace(reference_deployment, endpoints=(silent,)))
+        add_stacks(new_app(UNSTAGED), replace(reference_deployment, endpoints=(silent,)))
 
 
 def test_with_the_operator_scaling_by_the_deployment_file_is_refused(
     reference_deployment: Deployment,
 ) -> None:
     with pytest.raises(ConfigError, match=r"scaling\.max is 7; expected 2.*autoScalingSpec"):
-        add_stacks(new_app(), replace(reference_deployment, serving="operator"))
+        add_stacks(new_app(UNSTAGED), replace(reference_deployment, serving="operator"))
 
 
 def test_with_the_operator_the_same_manifest_is_aws_s_to_run(reference_deployment: Deployment) -> None:
-    app = new_app()
+    app = new_app(UNSTAGED)
     deployment = replace(reference_deployment, serving="operator", scaling=Scaling(min=7, max=7))
     add_stacks(app, deployment)
 
@@ -299,7 +300,7 @@ def test_the_operator_s_gateway_is_on_where_an_endpoint_joins_it(reference_deplo
     spec = replace(
         endpoint.spec, intelligent_routing_spec=None, inference_gateway=InferenceGateway(enabled=True)
     )
-    app = new_app()
+    app = new_app(UNSTAGED)
     deployment = replace(
         reference_deployment,
         serving="operator",
@@ -320,7 +321,7 @@ def test_the_operator_s_gateway_is_on_where_an_endpoint_joins_it(reference_deplo
 
 
 def test_an_endpoint_that_never_grows_has_no_hook(reference_deployment: Deployment) -> None:
-    app = new_app()
+    app = new_app(UNSTAGED)
     add_stacks(app, replace(reference_deployment, scaling=Scaling(min=7, max=7)))
 
     serving = app.node.find_child("reference-serving")

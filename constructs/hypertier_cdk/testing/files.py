@@ -10,8 +10,15 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
+
+if "jsii" in sys.modules:
+    raise ImportError(
+        "import hypertier_cdk.testing.files before aws_cdk, cdk8s and constructs: they have started jsii's "
+        "process, which keeps the temporary folder that it began with"
+    )
 
 FOLDER = Path(tempfile.mkdtemp(prefix="hypertier-tests-"))
 """Removed when this process ends. Give it as `TMPDIR` to a process with an environment of its own."""

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes_templates import new_stack
+
+from hypertier_cdk.testing import files
 
 APP = "import aws_cdk as cdk; print(cdk.App().synth().directory)"
 SESSION = f"""
@@ -31,3 +34,17 @@ def test_nothing_is_left_of_a_session() -> None:
     assert len(written) == 2
     assert all(output.startswith(f"{folder}/") for output in written)
     assert not Path(folder).exists()
+
+
+def test_apps_of_this_session_write_beneath_its_folder() -> None:
+    assert Path(new_stack().node.root.synth().directory).is_relative_to(files.FOLDER)
+
+
+@pytest.mark.cli
+@pytest.mark.parametrize("before", ["aws_cdk", "cdk8s", "constructs"])
+def test_coming_after_what_starts_jsii_is_refused(before: str) -> None:
+    program = f"import {before}\nimport hypertier_cdk.testing.files"
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+
+    assert "import hypertier_cdk.testing.files before aws_cdk" in ran.stderr
