@@ -14,7 +14,7 @@ UNSTAGED = {"aws:cdk:disable-asset-staging": True}
 
 
 def new_stack(name: str = "Test", *, deployed: bool = False) -> cdk.Stack:
-    """An empty stack of an app of its own, in a Region but no account; with its assets if it is `deployed`."""
+    """An empty stack of an app of its own, in a Region but no account; with its assets where `deployed`."""
     return cdk.Stack(
         cdk.App(context=None if deployed else UNSTAGED), name, env=cdk.Environment(region=REGION)
     )
