@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import gc
 import json
-import mmap
 import os
 import sys
-import tempfile
 import time
 from collections import deque
 from pathlib import Path
 
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.lookups import Verdicts
-from hypertier.tier.mapping import shared_file
+from hypertier.tier.mapping import map_shared, new_shared
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover_plan import MoverPlan, build_upkeep
 from hypertier.tier.mover_process import ProcessMover
@@ -33,17 +31,14 @@ LOOKS = (0, 65_536, 262_144, 524_288, 1_048_576)
 
 def main() -> None:
     """Store and look up, and look at both processes now and then."""
-    with tempfile.TemporaryFile(dir="/dev/shm") as file:
-        file.truncate(NUM_SLOTS * CHUNK_BYTES)
-        l1 = memoryview(mmap.mmap(file.fileno(), NUM_SLOTS * CHUNK_BYTES))
-        shared = shared_file(l1)
-    assert shared is not None
+    shared = new_shared("l1", NUM_SLOTS * CHUNK_BYTES)
+    l1 = map_shared(shared, 0, NUM_SLOTS * CHUNK_BYTES)
     before = private_mib(os.getpid())
     settings = TierSettings(url=sys.argv[1], io_timeout_ms=20_000, stripe_bytes=64 * 1024)
     counters = Counters()
     plan = MoverPlan(settings, "bench", {}, CHUNK_BYTES)
     common = (lambda: b"root", counters, lambda what, error: print(what, error, file=sys.stderr))
-    mover = ProcessMover(plan, *shared, len(l1), *common)
+    mover = ProcessMover(plan, shared, 0, len(l1), *common)
     upkeep = build_upkeep(plan, *common)
     cache = L2Cache(mover, Verdicts(20.0, counters), counters, upkeep=upkeep)
     rows, requests = [], deque[str]()

@@ -78,6 +78,22 @@ def open_file(mapping: Mapping) -> int | None:
     return None
 
 
+def new_shared(name: str, num_bytes: int) -> int:
+    """A descriptor of a new file in memory, all of which it has already.
+
+    Raises:
+        OSError: there is no memory left. A file that is only as long as this would tell nothing now, and end
+            whoever touches it later (SIGBUS).
+    """
+    descriptor = os.memfd_create(name)
+    try:
+        os.posix_fallocate(descriptor, 0, num_bytes)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def map_shared(descriptor: int, offset: int, num_bytes: int) -> memoryview:
     """Map a part of a file."""
     start = mapped_from(offset)

@@ -22,6 +22,7 @@ from typing import Any
 from hypertier.errors import TierUnavailableError
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.frames import Pipe, Tally
+from hypertier.tier.mapping import new_shared
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import News, merge
 from hypertier.tier.mover_plan import MoverPlan
@@ -264,9 +265,8 @@ def spawn(l1: int) -> tuple[subprocess.Popen[bytes], socket.socket, Tally]:
         OSError: there is no descriptor, process or memory left.
     """
     with contextlib.ExitStack() as theirs:
-        page = os.memfd_create("hypertier-tally")
+        page = new_shared("hypertier-tally", mmap.PAGESIZE)
         theirs.callback(os.close, page)
-        os.ftruncate(page, mmap.PAGESIZE)
         tally = Tally(page)
         ours, end = socket.socketpair()
         theirs.enter_context(end)

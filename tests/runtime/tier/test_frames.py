@@ -7,12 +7,12 @@ import mmap
 import os
 import resource
 import socket
-import tempfile
 from collections.abc import Iterator
 
 import pytest
 
 from hypertier.tier.frames import LARGEST_BACKLOG_BYTES, Pipe, Tally, frame, read_message
+from hypertier.tier.mapping import new_shared
 
 
 @pytest.fixture
@@ -101,14 +101,14 @@ def test_the_waiting_end_reads_until_the_other_is_gone(ends: tuple[socket.socket
 
 
 def test_what_one_process_counts_up_another_sees() -> None:
-    with tempfile.TemporaryFile() as page:
-        page.truncate(mmap.PAGESIZE)
-        seen, counted = Tally(page.fileno()), Tally(page.fileno())
-        pid = os.fork()
-        if pid == 0:
-            counted.count_up()
-            counted.count_up()
-            os._exit(0)
-        os.waitpid(pid, 0)
+    page = new_shared("tally", mmap.PAGESIZE)
+    seen, counted = Tally(page), Tally(page)
+    os.close(page)
+    pid = os.fork()
+    if pid == 0:
+        counted.count_up()
+        counted.count_up()
+        os._exit(0)
+    os.waitpid(pid, 0)
 
     assert seen.value == 2

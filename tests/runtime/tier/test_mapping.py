@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import resource
@@ -9,15 +10,37 @@ from pathlib import Path
 
 import pytest
 
-from hypertier.tier.mapping import map_shared, populate, shared_file
+from hypertier.tier.mapping import map_shared, new_shared, populate, shared_file
 
 PAGE = mmap.PAGESIZE
 
 
 def shared_memory(path: Path, num_pages: int = 4) -> memoryview:
     with path.open("w+b") as file:
-        file.truncate(num_pages * PAGE)
+        os.posix_fallocate(file.fileno(), 0, num_pages * PAGE)
         return memoryview(mmap.mmap(file.fileno(), num_pages * PAGE))
+
+
+def test_new_memory_is_there_before_anybody_touches_it() -> None:
+    descriptor = new_shared("new", 3 * PAGE)
+
+    status = os.stat(descriptor)
+
+    os.close(descriptor)
+    assert (status.st_size, status.st_blocks * 512) == (3 * PAGE, 3 * PAGE)
+
+
+def test_memory_that_there_is_not_is_an_error_and_leaves_no_descriptor() -> None:
+    before = os.listdir("/proc/self/fd")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (PAGE, hard))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            new_shared("large", 2 * PAGE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert os.listdir("/proc/self/fd") == before
 
 
 @pytest.mark.parametrize("start", [0, PAGE, PAGE + 100])
@@ -51,7 +74,7 @@ def test_a_file_that_lost_its_name_is_found_while_it_is_open(tmp_path: Path) -> 
 
 def test_memory_of_this_process_alone_is_no_file(tmp_path: Path) -> None:
     with (tmp_path / "private").open("w+b") as file:
-        file.truncate(PAGE)
+        os.posix_fallocate(file.fileno(), 0, PAGE)
         private = memoryview(mmap.mmap(file.fileno(), PAGE, mmap.MAP_PRIVATE))
 
     assert shared_file(memoryview(bytearray(PAGE))) is None

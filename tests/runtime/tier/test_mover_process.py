@@ -22,7 +22,7 @@ from hypertier.tier import mover_main
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.frames import Pipe, Tally, frame
 from hypertier.tier.lookups import Verdicts
-from hypertier.tier.mapping import shared_file
+from hypertier.tier.mapping import map_shared, new_shared
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import News, ThreadMover
 from hypertier.tier.mover_plan import MoverPlan
@@ -50,20 +50,18 @@ def valkey() -> Iterator[RealValkey]:
 class World:
     """A cache over a mover process, on a clock of its own, with eight slots of shared memory."""
 
-    def __init__(self, url: str, path: Path) -> None:
+    def __init__(self, url: str, namespace: str) -> None:
         self.clock = FakeClock()
         self.counters = Counters()
         self.changes: list[tuple[str, bool]] = []
         self.root: bytes | None = b"root"
-        with path.open("w+b") as file:
-            file.truncate(8 * CHUNK)
-            self.l1 = memoryview(mmap.mmap(file.fileno(), 8 * CHUNK))
-        shared = shared_file(self.l1)
-        assert shared is not None
-        settings = TierSettings(url=url, namespace=path.parent.name, io_timeout_ms=20_000)
+        l1 = new_shared("l1", 8 * CHUNK)
+        self.l1 = map_shared(l1, 0, 8 * CHUNK)
+        settings = TierSettings(url=url, namespace=namespace, io_timeout_ms=20_000)
         self.mover = ProcessMover(
             MoverPlan(settings, "org/model", {}, CHUNK),
-            *shared,
+            l1,
+            0,
             len(self.l1),
             self.hash_root,
             self.counters,
@@ -115,7 +113,7 @@ class World:
 
 @pytest.fixture
 def world(valkey: RealValkey, tmp_path: Path) -> Iterator[World]:
-    made = World(valkey.url, tmp_path / "l1")
+    made = World(valkey.url, tmp_path.name)
     yield made
     pid = made.mover.pid
     assert made.cache.close(SECONDS)
@@ -229,7 +227,7 @@ def test_nothing_is_stored_before_the_engine_knows_where_its_hashes_begin(world:
 
 
 def test_an_l2_that_is_down_is_known_to_the_engine(tmp_path: Path) -> None:
-    world = World("redis://127.0.0.1:1", tmp_path / "l1")
+    world = World("redis://127.0.0.1:1", tmp_path.name)
 
     answer = world.settle("r", A)
 
@@ -341,8 +339,7 @@ class EnoughError(Exception):
 
 
 def tally() -> Tally:
-    page = os.memfd_create("tally")
-    os.ftruncate(page, mmap.PAGESIZE)
+    page = new_shared("tally", mmap.PAGESIZE)
     made = Tally(page)
     os.close(page)
     return made
@@ -387,7 +384,7 @@ def no_descriptor() -> NoReturn:
 
 
 def test_the_process_ends_with_the_engine(valkey: RealValkey, tmp_path: Path) -> None:
-    world = World(valkey.url, tmp_path / "l1")
+    world = World(valkey.url, tmp_path.name)
     world.settle("r", A)
     pid = world.mover.pid
 
