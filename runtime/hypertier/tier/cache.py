@@ -194,6 +194,8 @@ class L2Cache:
                 self._gate.observe_load(1, job.seconds, num_useful=0)
             elif job.moved and not job.is_load:
                 self._stored = (*self._stored, *job.moved)[-SAMPLE_CHUNKS:]
+                if self._gate.take_first_sample():
+                    self._mover.sample(list(self._stored))
             if job.is_given_up:
                 self._counters.add("loads_given_up")
             for key in job.failed if job.is_load else job.moved:

@@ -44,7 +44,8 @@ class Gate:
     `allowed_debt_seconds`: what requests have waited for lookups and loads, less what their chunks would have
     taken to compute, and less `FREE_RATIO` of all computing. It opens again when loading is clearly cheaper.
     While it is closed nothing is loaded for requests, so it asks for samples, loaded in the background; when
-    it closes again soon after a sample opened it, it asks half as often.
+    it closes again soon after a sample opened it, it asks half as often. Where priors alone have closed it,
+    it asks at once: an engine that has nothing to do measures nothing else.
 
     `patience` bounds what a load costs that turns out slow before the gate has learnt it. `min_chunks` tells
     which prefixes are too short to make up for the time that the lookup takes.
@@ -73,6 +74,9 @@ class Gate:
         self._sample_at = -math.inf
         self._opened_at = -math.inf
         self._judge()
+        self._is_guess = not self._is_open  # until something is loaded
+        if self._is_guess:
+            self._sample_at = -math.inf
 
     @property
     def is_open(self) -> bool:
@@ -117,6 +121,7 @@ class Gate:
         gate: how long the load would have taken is not known.
         """
         self._load.add(num_chunks, seconds)
+        self._is_guess = False
         if self._compute.value is not None:
             useful = num_chunks if num_useful is None else num_useful
             self._owe(seconds - useful * self._compute.value)
@@ -127,7 +132,7 @@ class Gate:
         """Note what a sample took, in place of what loading took before the gate closed."""
         self._load = Average()
         self._load.add(num_chunks, seconds)
-        self._needs_sample = False
+        self._needs_sample = self._is_guess = False
         self._judge()
 
     def observe_compute(self, num_chunks: int, seconds: float) -> None:
@@ -149,6 +154,12 @@ class Gate:
             return False
         self._sample_at = now + self._sample_pause
         return True
+
+    def take_first_sample(self) -> bool:
+        """Whether to load what was just stored: it is closed, and nothing was loaded yet. Says so once."""
+        is_due = self._mode == "auto" and self._is_guess and not self._is_open
+        self._is_guess = self._is_guess and not is_due
+        return is_due
 
     def _owe(self, seconds: float) -> None:
         """Credit is bounded like debt, so that a good past does not pay for a bad hour."""

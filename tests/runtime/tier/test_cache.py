@@ -265,6 +265,31 @@ def test_a_closed_gate_opens_though_nobody_asks_for_what_l2_holds(world: World) 
     assert eventually(lambda: world.cache.flush() or world.cache.gate.is_open)
 
 
+def believing_that_computing_is_cheaper(world: World) -> L2Cache:
+    """A cache of an engine that has just started, and has nothing to do but what is asked here."""
+    gate = Gate("auto", 2.0, 1.0, world.clock, load_deadline_seconds=0.5)
+    return L2Cache(world.mover, Verdicts(0.2, world.counters, world.clock), world.counters, gate, world.clock)
+
+
+def test_what_priors_have_closed_opens_by_what_the_first_request_asks_for(world: World) -> None:
+    world.put(A, b"a")
+    cache = believing_that_computing_is_cheaper(world)
+
+    meanwhile = cache.lookup("r", A)
+
+    assert meanwhile is False
+    assert eventually(lambda: cache.flush() or cache.gate.is_open)
+
+
+def test_what_priors_have_closed_opens_by_the_first_chunk_that_is_stored(world: World) -> None:
+    cache = believing_that_computing_is_cheaper(world)
+    cache.lookup("r", A)  # which L2 lacks
+
+    cache.store(1, [A], [world.slot(0)])
+
+    assert eventually(lambda: cache.flush() or cache.gate.is_open)
+
+
 def test_after_a_sample_that_l2_has_lost_the_next_is_what_is_asked_for(world: World) -> None:
     world.put(A, b"a")
     make_computing_cheap(world)

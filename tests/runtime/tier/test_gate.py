@@ -57,7 +57,9 @@ def test_a_busier_gpu_opens_it() -> None:
 
 def test_samples_are_asked_for_while_it_is_closed_once_per_pause() -> None:
     clock = FakeClock()
-    closed = gate(clock, load=2.0, compute=1.0)
+    closed = gate(clock)
+    closed.observe_load(1, 2.0)
+    closed.observe_compute(1, 1.0)
     at_once = closed.take_sample()
     clock.advance(FIRST_SAMPLE_SECONDS)
 
@@ -65,6 +67,19 @@ def test_samples_are_asked_for_while_it_is_closed_once_per_pause() -> None:
 
     assert (at_once, later) == (False, [True, False])
     assert not gate(clock).take_sample()
+
+
+def test_what_priors_alone_have_closed_asks_for_samples_at_once() -> None:
+    believed, known = gate(FakeClock(), load=2.0, compute=1.0), gate(FakeClock(), load=2.0, compute=1.0)
+    known.observe_sample(1, 3.0)
+
+    asked = [believed.take_sample(), believed.take_sample(), believed.take_first_sample()]
+
+    assert asked == [True, False, True]
+    assert not believed.take_first_sample()
+    assert not known.take_first_sample()
+    assert not gate(FakeClock(), load=1.0, compute=2.0).take_first_sample()
+    assert not gate(FakeClock(), "closed", load=2.0, compute=1.0).take_first_sample()
 
 
 def test_an_l2_that_disappoints_again_and_again_is_sampled_ever_more_rarely() -> None:
