@@ -18,7 +18,7 @@ from enum import Enum
 import xxhash
 
 MAGIC = b"HTKV"
-VERSION = 1
+VERSION = 2  # of the header and of all that is behind it; part of the namespace, too
 XXH3_64 = 1
 HEADER_BYTES = 64
 _FIELDS = struct.Struct("<4sBBHQ16s16sQ")

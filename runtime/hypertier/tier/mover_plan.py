@@ -12,7 +12,7 @@ from hypertier.tier.backends.choose import choose_backend, choose_ledger, stripe
 from hypertier.tier.cipher import OVERHEAD_BYTES, read_cipher
 from hypertier.tier.credentials import credential_source
 from hypertier.tier.entries import Entries
-from hypertier.tier.entry import HEADER_BYTES
+from hypertier.tier.entry import HEADER_BYTES, VERSION
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover import ThreadMover
 from hypertier.tier.namespace import Namespace, model_fingerprint
@@ -50,6 +50,7 @@ def build_entries(plan: MoverPlan, hash_root: Callable[[], bytes]) -> tuple[Back
     stripes = stripe_bytes(settings, size, HEADER_BYTES + OVERHEAD_BYTES)
     facts = {
         **plan.facts,
+        "entry": VERSION,
         "namespace": settings.namespace,
         "epoch": settings.epoch,
         "stripe_bytes": stripes,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypertier.tier.entry import HEADER_BYTES, Flaw, PartsChecksum, header_flaw, payload_flaw, seal
+from hypertier.tier.entry import HEADER_BYTES, VERSION, Flaw, PartsChecksum, header_flaw, payload_flaw, seal
 
 NAMESPACE, OTHER_NAMESPACE = b"n" * 16, b"m" * 16
 KEY, OTHER_KEY = b"k" * 36, b"l" * 36
@@ -49,6 +51,15 @@ def test_what_was_sealed_is_flawless(payload: bytes) -> None:
 
     assert len(header) == HEADER_BYTES
     assert flaw(header, payload) is None
+
+
+def test_entries_of_another_form_have_another_version() -> None:
+    payload = memoryview(b"payload")
+    sealed = [seal(NAMESPACE, KEY, payload, 2, is_encrypted=is_encrypted) for is_encrypted in (False, True)]
+
+    form = hashlib.sha256(b"".join(sealed)).hexdigest()[:16]
+
+    assert (VERSION, form) == (2, "649718c4675a4231"), "raise VERSION: others would count flaws, not misses"
 
 
 def test_a_stripe_that_is_begun_again_counts_once() -> None:
