@@ -21,13 +21,23 @@ from hypertier.tier.certificates import copied_arguments, copy, hand_on, remove
 ROOT = Path(__file__).parents[3]
 # vLLM's own refresher, as `vllm.entrypoints.launchers.launcher.serve_http` starts it, without a model.
 SERVER = """
-import asyncio, sys
+import asyncio, os, sys
 import uvicorn
 from vllm.entrypoints.launchers.utils.ssl import SSLCertRefresher
 
 async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b""})
+
+def is_watching():
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            with open(f"/proc/self/fdinfo/{number}") as told:
+                if "inotify wd:" in told.read():
+                    return True
+        except OSError:
+            pass  # closed meanwhile
+    return False
 
 async def main(cert, key):
     files = {"ssl_certfile": cert, "ssl_keyfile": key}
@@ -36,9 +46,10 @@ async def main(cert, key):
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     while not server.started:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
     SSLCertRefresher(ssl_context=config.ssl, key_path=key, cert_path=cert)
-    await asyncio.sleep(1)
+    while not is_watching():
+        await asyncio.sleep(0)
     print(server.servers[0].sockets[0].getsockname()[1], flush=True)
     await serving
 
