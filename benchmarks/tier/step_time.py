@@ -15,12 +15,10 @@ Prints one JSON object: for each arm the medians over all rounds, each compared 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,7 @@ from vllm import LLM, SamplingParams
 
 from hypertier.tier.cache import L2Cache
 from hypertier.tier.lookups import Verdicts
-from hypertier.tier.mapping import shared_file
+from hypertier.tier.mapping import map_shared, new_shared
 from hypertier.tier.metrics import Counters
 from hypertier.tier.mover_plan import MoverPlan, build_mover, build_upkeep
 from hypertier.tier.mover_process import ProcessMover
@@ -58,17 +56,14 @@ class Tier(Quiet):
     """Loads a chunk again and again, as the scheduler would ask for it."""
 
     def __init__(self, mover: str, url: str, ca_file: str = "") -> None:
-        with tempfile.TemporaryFile(dir="/dev/shm") as file:
-            file.truncate(NUM_SLOTS * CHUNK_BYTES)
-            self._l1 = memoryview(mmap.mmap(file.fileno(), NUM_SLOTS * CHUNK_BYTES))
-            shared = shared_file(self._l1)
-        assert shared is not None
+        shared = new_shared("l1", NUM_SLOTS * CHUNK_BYTES)
+        self._l1 = map_shared(shared, 0, NUM_SLOTS * CHUNK_BYTES)
         settings = TierSettings(url=url, ca_file=ca_file, io_timeout_ms=20_000, namespace=mover)
         plan = MoverPlan(settings, "bench", {}, CHUNK_BYTES)
         counters = Counters()
         common = (lambda: b"root", counters, lambda what, error: print(what, error, file=sys.stderr))
         made = (
-            ProcessMover(plan, *shared, len(self._l1), *common)
+            ProcessMover(plan, shared, 0, len(self._l1), *common)
             if mover == "process"
             else build_mover(plan, self._l1, *common)
         )
@@ -135,14 +130,15 @@ class Neighbour(Quiet):
 
 @dataclass(frozen=True)
 class Run:
-    """Milliseconds per step: the median by the clock, and the means by the clock, on the CPU, and waiting for
-    it; and what was loaded.
+    """Milliseconds per step: the median by the clock, and the means by the clock, on the CPU, waiting for it,
+    and in calls of the tier; and what was loaded.
     """
 
     median: float
     clock: float
     cpu: float
     shortage: float
+    calls: float
     gigabytes_per_second: float
 
     @property
@@ -166,12 +162,13 @@ def shortage_seconds() -> float:
 
 def run(engine: object, traffic: Quiet) -> Run:
     """Time `STEPS` steps."""
-    times = []
+    times, calls = [], 0.0
     loaded = traffic.num_loaded
     shortage, cpu, begin = shortage_seconds(), time.thread_time(), time.perf_counter()
     for _ in range(STEPS):
         step = time.perf_counter()
         traffic.step()
+        calls += time.perf_counter() - step
         engine.step()  # type: ignore[attr-defined]
         times.append(time.perf_counter() - step)
     clock = time.perf_counter() - begin
@@ -184,6 +181,7 @@ def run(engine: object, traffic: Quiet) -> Run:
         clock * per_step,
         cpu * per_step,
         shortage * per_step,
+        calls * per_step,
         moved / clock / 1e9,
     )
 
@@ -206,6 +204,7 @@ def compared(runs: list[tuple[str, Run]], arm: str) -> dict[str, float]:
         "clock_ratio_without_shortage": ratio("clock_without_shortage"),
         "cpu_ratio": ratio("cpu"),
         "blocked_ms": statistics.median(each.blocked for each in own),
+        "calls_ms": statistics.median(each.calls for each in own),
         "quiet_ms": statistics.median(before.clock_without_shortage for before, _, _ in found),
         "gigabytes_per_second": statistics.median(each.gigabytes_per_second for each in own),
     }

@@ -20,6 +20,7 @@ COLUMNS = {
     "clock_ratio_without_shortage": "without waiting for a CPU",
     "cpu_ratio": "CPU time",
     "blocked_ms": "blocked, ms a step",
+    "calls_ms": "in calls, ms a step",
     "gigabytes_per_second": "GB/s",
 }
 
