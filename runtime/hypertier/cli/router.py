@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 
+def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
+    if not is_asked or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    from hypertier.router import compiled
+
+    click.echo(f"hypertier router, version {version('hypertier')}, {compiled.about()}")
+    ctx.exit()
+
+
 @click.group(
     "router",
     invoke_without_command=True,
@@ -223,6 +234,14 @@ MIB = 1024 * 1024
     "--health-interval", default=1.0, show_default=True, help="Seconds between health checks of an engine."
 )
 @click.option("--health-timeout", default=5.0, show_default=True, help="Seconds a health check may take.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Print the version, and whether the hot modules run compiled.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,

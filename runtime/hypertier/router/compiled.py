@@ -80,6 +80,19 @@ def fits() -> bool:
         return False
 
 
+def about() -> str:
+    """Which of the two runs, and why it is the sources where it is they."""
+    if IN_USE:
+        return "compiled"
+    if os.environ.get(SWITCH, "1") == "0":
+        why = f"{SWITCH}=0 leaves compiled modules aside"
+    elif (FOLDER / STAMP).is_file():
+        why = "compiled modules are there, made of other sources or for another Python"
+    else:
+        why = "no compiled modules are there"
+    return f"sources: {why}; python3 -m hypertier.router.compile makes them"
+
+
 def path(own: Iterable[str], package: str = "") -> list[str]:
     """Where a package's modules are looked for: among the compiled ones first, where those are in use."""
     return [str(FOLDER / package), *own] if IN_USE else list(own)

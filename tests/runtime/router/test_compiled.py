@@ -7,11 +7,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from hypertier.cli import router
 from hypertier.router import compile as compiling
 from hypertier.router import compiled
 
@@ -42,6 +45,30 @@ def test_modules_compiled_of_other_sources_are_left_aside(
     (tmp_path / compiled.STAMP).write_bytes(b"of other sources, or none: \xff")
 
     assert (before, made, compiled.fits()) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("in_use", "switch", "is_made", "said"),
+    [
+        pytest.param(True, "1", True, "compiled", id="compiled"),
+        pytest.param(False, "0", True, "sources: HYPERTIER_COMPILED=0 ", id="switched-off"),
+        pytest.param(False, "1", True, "sources: compiled modules are there, made of other", id="others"),
+        pytest.param(False, "1", False, "sources: no compiled modules are there", id="none"),
+    ],
+)
+def test_the_version_says_which_modules_run_and_why(
+    in_use: bool, switch: str, is_made: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "IN_USE", in_use)
+    monkeypatch.setattr(compiled, "FOLDER", tmp_path)
+    monkeypatch.setenv(compiled.SWITCH, switch)
+    if is_made:
+        (tmp_path / compiled.STAMP).write_text("of other sources")
+
+    result = CliRunner().invoke(router.command, ["--version"])
+
+    assert result.exit_code == 0
+    assert result.output.startswith(f"hypertier router, version {version('hypertier')}, {said}")
 
 
 def test_compiled_modules_are_put_there_whole_or_not_at_all(tmp_path: Path) -> None:
