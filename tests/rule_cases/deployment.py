@@ -224,6 +224,21 @@ CASES = [
     ),
     Case(
         "setting",
+        {"cache": {"l2": {"connections": 65}}},
+        "cache.l2.connections",
+        {"cache": {"l2": {"connections": 8}}},
+        kind=DEPLOYMENT,
+        name="connections",
+    ),
+    Case(
+        "setting",
+        {"serving": "operator", "cache": {"l2": {"connections": 8}}},
+        "cache.l2.connections",
+        kind=DEPLOYMENT,
+        name="connections of the operator",
+    ),
+    Case(
+        "setting",
         {"serving": "operator", "cache": {"l2": {"epoch": 1}}},
         "cache.l2.epoch",
         kind=DEPLOYMENT,

@@ -176,6 +176,7 @@ def cache_settings(deployment: Deployment, role: EngineRole, plan: EnginePlan) -
         epoch=deployment.cache.l2.epoch,
         gate=cast(GateMode, deployment.cache.l2.gate),  # one of them, which the file is held to
         lookup_deadline_ms=deployment.cache.l2.lookup_deadline_ms,
+        connections=deployment.cache.l2.connections,
     )
 
 

@@ -36,7 +36,6 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.roles import EngineRole, roles_of
-from hypertier.tier.settings import TierSettings
 
 # Of one connection outside a cluster placement group: 5 Gbit/s.
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html (read 2026-12-02)
@@ -207,7 +206,7 @@ def l2_bytes_per_second_of_one_engine(deployment: Deployment, endpoint: Inferenc
     store = plan_store_of(deployment) if endpoint.kv_cache.l2_backend == "redis" else None
     if store is None:
         return 0
-    return min(store.bandwidth_bytes_per_second, TierSettings.connections * FLOW_BYTES_PER_SECOND)
+    return min(store.bandwidth_bytes_per_second, deployment.cache.l2.connections * FLOW_BYTES_PER_SECOND)
 
 
 def _contexts(max_model_len: str | None) -> tuple[int, ...]:

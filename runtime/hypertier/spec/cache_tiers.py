@@ -14,6 +14,7 @@ from hypertier.spec.quantities import parse_bytes, parse_bytes_per_second, parse
 from hypertier.spec.unique import check_unique
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.gate import MODES
+from hypertier.tier.settings import MOST_CONNECTIONS, TierSettings
 
 _SECRET_ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[!-~]{1,512}-\w{6}")
 SMALLEST_QUOTA_BYTES = 64 * 2**20
@@ -106,7 +107,7 @@ class L2:
     Secrets Manager holds, by its ARN: 32 bytes in base64. An `existing` store is taken as it is, whatever its
     size. Raise `epoch` when weights change under an old name. `gate` says when engines ask it: `auto` where
     that is faster than computing, `open` always, `closed` never; a request waits `lookup_deadline_ms` for its
-    answer.
+    answer. `connections` are how many each engine loads and stores by.
     """
 
     backend: str = "redis"
@@ -122,6 +123,7 @@ class L2:
     epoch: int = 0
     gate: str = "auto"
     lookup_deadline_ms: int = 200
+    connections: int = TierSettings.connections
 
     def __post_init__(self) -> None:
         if self.existing is not None and self.backend != "redis":
@@ -132,6 +134,9 @@ class L2:
             raise ConfigError("cache.l2.gate", self.gate, " or ".join(MODES))
         if not 1 <= self.lookup_deadline_ms <= 60_000:
             raise ConfigError("cache.l2.lookupDeadlineMs", self.lookup_deadline_ms, "1 to 60000 milliseconds")
+        if not 1 <= self.connections <= MOST_CONNECTIONS:
+            expected = f"1 to {MOST_CONNECTIONS}; each is a thread beside the engine's scheduler"
+            raise ConfigError("cache.l2.connections", self.connections, expected)
         secret = self.encryption_secret
         if secret is not None and not (SECRET_NAME.fullmatch(secret) or self.encryption_secret_arn):
             raise ConfigError(
@@ -219,6 +224,7 @@ def check_tenants_of(l2: L2, serving: str, *, shared_cache: bool) -> None:
         ("epoch", l2.epoch, usual.epoch),
         ("gate", l2.gate, usual.gate),
         ("lookupDeadlineMs", l2.lookup_deadline_ms, usual.lookup_deadline_ms),
+        ("connections", l2.connections, usual.connections),
     ):
         if serving == "operator" and got != default:
             expected = "no such key with serving: operator, whose engines run LMCache"

@@ -30,11 +30,23 @@ SERVER = "vllm.entrypoints.openai.api_server"
 SMALLEST = {
     "l1_bytes": 1,
     "ttl_seconds": 1,
+    "connections": 1,
     "lookup_deadline_ms": 1,
     "epoch": 0,
     "prior_l2_bytes_per_second": 0,
     "prior_prefill_tokens_per_second": 0,
 }
+
+
+# of the tier's settings, those that are written where they differ from its own
+OPTIONAL = (
+    "connections",
+    "namespace",
+    "epoch",
+    "gate",
+    "prior_l2_bytes_per_second",
+    "prior_prefill_tokens_per_second",
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,7 @@ class CacheSettings:
     l2_url: str | None = None
     ttl_seconds: int = TierSettings.ttl_seconds
     blocks_per_chunk: int | None = None
+    connections: int = TierSettings.connections
     lookup_deadline_ms: int = TierSettings.lookup_deadline_ms
     namespace: str = ""
     epoch: int = 0
@@ -131,8 +144,7 @@ def secondary_tier(settings: CacheSettings) -> dict[str, Any]:
         "ttl_seconds": settings.ttl_seconds,
         "lookup_deadline_ms": settings.lookup_deadline_ms,
     }
-    optional = ("namespace", "epoch", "gate", "prior_l2_bytes_per_second", "prior_prefill_tokens_per_second")
-    for name in optional:
+    for name in OPTIONAL:
         if getattr(settings, name) != getattr(TierSettings, name):
             tier[name] = getattr(settings, name)
     if settings.tenants:

@@ -24,15 +24,16 @@ STRIPE_BYTES = 4 * 1024 * 1024  # above, Redis 7 spends three times the CPU on a
 class TierSettings:
     """Checked settings of one tier. Where `url` is not given, `HYPERTIER_L2_URL` holds it.
 
-    `lookup_deadline_ms` bounds how long a request waits to hear whether L2 has a chunk, `load_deadline_ms`
-    how much longer than computing its load may take, `io_timeout_ms` how long one stripe may. `namespace` and
-    `epoch` keep apart what must not be shared; raise the epoch when the weights change under an unchanged
-    name. `ca_file` holds the certificates that `rediss://` trusts, else the system's do. `gate` is `auto`: L2
-    is asked while loading beats computing; or `open`, or `closed`. The priors stand until both have been
-    measured; 0 when nothing is known. `mover` tells where chunks are moved: in a process beside the engine's
-    scheduler, or on threads of it. `segment_path` is where the shared memory of HyperPod's daemon lies.
-    `tenants` are terms by name, see `hypertier.tier.tenants`. With `enable_kv_events`, vLLM's word for it,
-    what is stored in L2 is announced to who hears the engine's events.
+    `connections` are threads that load and store. `lookup_deadline_ms` bounds how long a request waits to
+    hear whether L2 has a chunk, `load_deadline_ms` how much longer than computing its load may take,
+    `io_timeout_ms` how long one stripe may. `namespace` and `epoch` keep apart what must not be shared;
+    raise the epoch when the weights change under an unchanged name. `ca_file` holds the certificates that
+    `rediss://` trusts, else the system's do. `gate` is `auto`: L2 is asked while loading beats computing;
+    or `open`, or `closed`. The priors stand until both have been measured; 0 when nothing is known.
+    `mover` tells where chunks are moved: in a process beside the engine's scheduler, or on threads of it.
+    `segment_path` is where the shared memory of HyperPod's daemon lies. `tenants` are terms by name, see
+    `hypertier.tier.tenants`. With `enable_kv_events`, vLLM's word for it, what is stored in L2 is
+    announced to who hears the engine's events.
     """
 
     url: str
@@ -74,6 +75,8 @@ SMALLEST = {
     "prior_prefill_tokens_per_second": 0,
 }
 
+MOST_CONNECTIONS = 64  # each is a thread, and takes turns with the others at Python's lock
+
 KINDS: dict[str, tuple[type, str]] = {
     "int": (int, "a whole number"),
     "bool": (bool, "true or false"),
@@ -96,6 +99,8 @@ def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> Tier
             raise ConfigError(f"secondary_tiers.{key}", value, words)
         if isinstance(value, int) and value < SMALLEST.get(key, 0):
             raise ConfigError(f"secondary_tiers.{key}", value, f"{SMALLEST[key]} or more")
+    if config.get("connections", 1) > MOST_CONNECTIONS:
+        raise ConfigError("secondary_tiers.connections", config["connections"], f"1 to {MOST_CONNECTIONS}")
     if config.get("gate", "auto") not in MODES:
         raise ConfigError("secondary_tiers.gate", config["gate"], f"one of {', '.join(MODES)}")
     if config.get("mover", "process") not in MOVERS:

@@ -622,7 +622,15 @@ def test_every_setting_of_the_cache_follows_from_a_key_or_is_named_with_its_reas
         "namespace": "tenants keep apart what must not be shared",
     }
     tenants = (L2Tenant(name="a", ttl="1m"),)
-    tuned = L2(ttl="1h", tenants=tenants, kv_events=True, epoch=3, gate="open", lookup_deadline_ms=50)
+    tuned = L2(
+        ttl="1h",
+        tenants=tenants,
+        kv_events=True,
+        epoch=3,
+        gate="open",
+        lookup_deadline_ms=50,
+        connections=8,
+    )
     cache = replace(deployment().cache, l2=tuned)
     changes = {"spec.pdSpec": SPLIT, "spec.intelligentRoutingSpec.routingStrategy": "kvaware"}
     wanted = deployment(changes, cache=cache, scaling=Scaling())

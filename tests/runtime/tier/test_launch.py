@@ -98,6 +98,7 @@ def test_the_tier_accepts_what_launch_writes() -> None:
         1,
         URL,
         ttl_seconds=60,
+        connections=8,
         lookup_deadline_ms=50,
         namespace="team",
         epoch=2,
@@ -112,7 +113,7 @@ def test_the_tier_accepts_what_launch_writes() -> None:
     )
 
     assert (read.ttl_seconds, read.lookup_deadline_ms, read.namespace) == (60, 50, "team")
-    assert (read.epoch, read.gate) == (2, "open")
+    assert (read.epoch, read.gate, read.connections) == (2, "open", 8)
     assert (read.tenants, read.enable_kv_events) == (settings.tenants, True)
 
 

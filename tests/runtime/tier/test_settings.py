@@ -28,9 +28,10 @@ def test_the_url_comes_from_the_environment_unless_it_is_given() -> None:
         ({"ttl_seconds": 0}, "secondary_tiers.ttl_seconds is 0; expected 1 or more"),
         ({"stripe_bytes": 100}, "secondary_tiers.stripe_bytes is 100; expected 65536 or more"),
         ({"namespace": 7}, "secondary_tiers.namespace is 7; expected text"),
+        ({"connections": 65}, "secondary_tiers.connections is 65; expected 1 to 64"),
         ({"url": "ftp://cache:1"}, "secondary_tiers.url is 'ftp://cache:1'; expected redis://"),
     ],
-    ids=["unknown", "text", "bool", "too small", "tiny stripe", "number", "url"],
+    ids=["unknown", "text", "bool", "too small", "tiny stripe", "number", "connections", "url"],
 )
 def test_a_wrong_setting_is_named(config: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
