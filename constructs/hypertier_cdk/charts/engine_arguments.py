@@ -80,6 +80,14 @@ def engine_arguments(
             written_port,
             f"{port}, which is spec.worker.modelInvocationPort.containerPort",
         )
+    nodes = option_value(args, "--nnodes", "-n")
+    if nodes not in (None, "1"):
+        raise refuse(
+            endpoint,
+            "spec.worker.args --nnodes",
+            nodes,
+            "1: a replica is one pod on one node, so the engine would wait for the others for ever",
+        )
     for name in dict.fromkeys(map(option_name, args)):
         if name.partition(".")[0] == "--kv-transfer-config":  # whole, or a key of it behind a dot
             raise refuse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hypertier.spec.arguments import option_name
+from hypertier.spec.arguments import PLACES, option_name
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.routing import ENGINE_TLS_ARGUMENTS, EngineTls
@@ -55,9 +55,11 @@ def check_arguments(endpoint: InferenceEndpointConfig) -> None:
 
 
 def _written(endpoint: InferenceEndpointConfig) -> Iterator[tuple[str, Sequence[str] | None]]:
-    yield "spec.worker.args", endpoint.spec.worker.args
-    for kind in ("prefillSpec", "decodingSpec"):
-        yield f"spec.pdSpec.{kind}.args", ((endpoint.spec.pd_spec or {}).get(kind) or {}).get("args")
+    every, *of_kinds = PLACES
+    yield every, endpoint.spec.worker.args
+    for where in of_kinds:
+        kind, name = where.split(".")[-2:]
+        yield where, ((endpoint.spec.pd_spec or {}).get(kind) or {}).get(name)
 
 
 def engine_tls_arguments(tls: EngineTls | None) -> list[str]:

@@ -400,6 +400,14 @@ BAD_MANIFESTS = {
         {"spec.worker.args": ["/opt/ml/model", "--kv-transfer-config={}"]},
         r"spec\.worker\.args --kv-transfer-config is '{}'; expected no such argument",
     ),
+    "a transfer config of one's own, in short": (
+        {"spec.worker.args": ["/opt/ml/model", "--kv-tr={}"]},
+        r"spec\.worker\.args --kv-transfer-config is '{}'; expected no such argument",
+    ),
+    "an engine on several nodes": (
+        {"spec.worker.args": ["/opt/ml/model", "-n", "2"]},
+        r"spec\.worker\.args --nnodes is '2'; expected 1: a replica is one pod on one node",
+    ),
     "a drain that is no time": (
         {"spec.worker.args": ["/opt/ml/model", "--shutdown-timeout", "2m"]},
         r"spec\.worker\.args --shutdown-timeout is '2m'; expected a whole number of seconds",

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from hypertier.errors import ConfigError
 from hypertier.lab.arguments import Option, edit_json, format_options, parse_options
+from hypertier.spec.arguments import option_name
 
-NAMES = st.from_regex(r"--[a-z]{1,6}(-[a-z]{1,6}){0,2}", fullmatch=True)
+NAMES = st.from_regex(r"--[a-z]{1,6}(-[a-z]{1,6}){0,2}", fullmatch=True).map(option_name)
 VALUES = st.text("abc019/._{}:", min_size=1, max_size=8)
 OPTIONS = st.lists(st.builds(Option, NAMES, st.lists(VALUES, max_size=3).map(tuple)), max_size=6)
 

@@ -30,3 +30,20 @@ def test_keys_of_json_behind_a_dot_keep_their_underscores() -> None:
 
 def test_a_short_name_stays_as_it_is() -> None:
     assert option_name("-tp") == "-tp"
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        pytest.param("--tensor-par=8", "--tensor-parallel-size", id="short"),
+        pytest.param("--tensor_par", "--tensor-parallel-size", id="short-with-underscores"),
+        pytest.param("--kv-tr.kv_role", "--kv-transfer-config.kv_role", id="short-before-a-dot"),
+        pytest.param("--no-enable-prefix", "--no-enable-prefix-caching", id="negated"),
+        pytest.param("--model", "--model", id="in-full-and-the-beginning-of-others"),
+        pytest.param("--max", "--max", id="short-for-several"),
+        pytest.param("--mine", "--mine", id="unknown"),
+        pytest.param("--", "--", id="end-of-options"),
+    ],
+)
+def test_what_is_short_for_one_option_is_that_option(word: str, name: str) -> None:
+    assert option_name(word) == name

@@ -1,6 +1,7 @@
 """The rules: what no schema checks, as a table. Importing this package fills it."""
 
 from hypertier.spec.rules import (
+    arguments,
     cache,
     capture,
     cluster,
@@ -25,6 +26,7 @@ __all__ = [
     "Edit",
     "Hit",
     "Rule",
+    "arguments",
     "cache",
     "capture",
     "cluster",

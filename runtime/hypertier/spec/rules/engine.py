@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hypertier.spec.arguments import option_name
-from hypertier.spec.routing import ENGINE_TLS_ARGUMENTS
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import vllm_version
-from hypertier.spec.rules.hygiene import PLACEHOLDER
 from hypertier.spec.rules.rule import Hit, fixed, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import VLLM, Subject, small_whole
 from hypertier.spec.said import Said
@@ -65,62 +62,6 @@ def listening_port(subject: Subject) -> tuple[int, Said] | None:
     if port is None:
         return None
     return port, Said(f"{subject.engine}'s default", f"{subject.engine} 기본값")
-
-
-_COUNT = (re.compile(r"[1-9][0-9]{0,5}"), Said("a whole number, 1 or more", "1 이상의 정수"))
-# Lengths may end with k, m, g or t, decimal in lower case.
-# https://docs.vllm.ai/en/latest/cli/ (read 2026-12-01)
-_LENGTH = (
-    re.compile(r"-1|auto|[0-9]{1,12}[KMGT]?|[0-9]{1,12}(\.[0-9]{1,6})?[kmgt]"),
-    Said("a number of tokens, such as 65536 or 64K", "65536 또는 64K 같은 토큰 수"),
-)
-_SHARE = (re.compile(r"0?\.[0-9]{1,6}|1(\.0{1,6})?"), Said("more than 0, at most 1", "0 초과 1 이하"))
-ARGUMENT_FORMS = {
-    ("--tensor-parallel-size", "-tp"): _COUNT,
-    ("--pipeline-parallel-size", "-pp"): _COUNT,
-    ("--data-parallel-size", "-dp"): _COUNT,
-    ("--max-num-seqs",): _COUNT,
-    ("--port",): _COUNT,
-    ("--max-model-len",): _LENGTH,
-    ("--max-num-batched-tokens",): _LENGTH,
-    ("--gpu-memory-utilization",): _SHARE,
-}
-
-
-@rule(
-    "argument-form",
-    "error",
-    source=sources.VLLM_ARGUMENTS,
-    en="{name} is {value}; expected {expected}: vLLM would not start",
-    ko="{name} 값이 {value}입니다. 다음이어야 합니다: {expected}. vLLM이 시작하지 못합니다",
-)
-def argument_form(subject: Subject) -> Iterator[Hit]:
-    if subject.engine != VLLM:
-        return
-    for names, (form, expected) in ARGUMENT_FORMS.items():
-        found = subject.argument_place(*names)
-        if found is None or form.fullmatch(found[1]) or "$" in found[1] or PLACEHOLDER.search(found[1]):
-            continue
-        yield hit(found[0], name=names[0], value=repr(found[1][:80]), expected=expected)
-
-
-@rule(
-    "engine-tls-arguments",
-    "error",
-    source=sources.HYPERTIER,
-    en="{path} is {got}; expected no TLS of the engine's own: routers, the exporter and probes would go on "
-    "asking it by HTTP. routing.engineTls of the deployment file sets it for all of them",
-    ko="{path} 값이 {got}입니다. 엔진에 직접 TLS를 설정하지 마십시오. 라우터, 익스포터, 프로브는 계속 HTTP로 "
-    "요청합니다. 배포 파일의 routing.engineTls가 모두에게 설정합니다",
-)
-def engine_tls_arguments(subject: Subject) -> Iterator[Hit]:
-    if subject.around.serving != "selfhosted":
-        return
-    for kind in ("spec.worker", "spec.pdSpec.prefillSpec", "spec.pdSpec.decodingSpec"):
-        where = path(kind, "args")
-        for index, word in enumerate(subject.manifest.texts(where)):
-            if option_name(word) in ENGINE_TLS_ARGUMENTS:
-                yield hit((*where, index))
 
 
 @rule(

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
-from hypertier.spec.arguments import find_option
+from hypertier.spec.arguments import PLACES, find_option
 from hypertier.spec.deployment import DeploymentFile, default_groups
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
@@ -132,6 +132,16 @@ class Subject:
     def arguments(self) -> list[str]:
         """The container's command and arguments in one list."""
         return [*self.manifest.texts("spec.worker.command"), *self.manifest.texts("spec.worker.args")]
+
+    def places_of_arguments(self) -> Iterator[Path]:
+        """The lists that may hold arguments for engines."""
+        yield from map(path, ("spec.worker.command", *PLACES))
+
+    def engine_words(self) -> Iterator[tuple[Path, str]]:
+        """Each word of those lists, and where it stands."""
+        for where in self.places_of_arguments():
+            for index, word in enumerate(self.manifest.texts(where)):
+                yield (*where, index), word
 
     def argument(self, *names: str) -> str | None:
         """The value of `--name value` or `--name=value` among the arguments; the last one wins."""
