@@ -1,9 +1,9 @@
 """What the router reads in an OpenAI request, and the errors it answers in OpenAI's shape.
 
-A body is never parsed here: the fields are found by search, and the prompt is hashed as the bytes that
-carry it, from `"messages":` or `"prompt":` on. Two requests whose prompts begin alike therefore begin
-with the same hashes, as long as the same client wrote them; a request that spells the same prompt
-differently is a miss, never an error.
+A body is not parsed, but where its `model` stands in its midst: the fields are found by search, and the
+prompt is hashed as the bytes that carry it, from `"messages":` or `"prompt":` on. Two requests whose
+prompts begin alike therefore begin with the same hashes, as long as the same client wrote them; a request
+that spells the same prompt differently is a miss, never an error.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import xxhash
+
+from hypertier.router.top_level import model_of
 
 if TYPE_CHECKING:
     from hypertier.router.wire import Request
@@ -50,6 +52,7 @@ _PROMPT_KEYS = {
 _COLON: Final = re.compile(rb"\s*:")
 _STRING_VALUE: Final = re.compile(rb'\s*:\s*"([^"\\]*)"')
 _TRUE: Final = re.compile(rb"\s*:\s*(true)")
+_BEGINNINGS: Final = (b"{", b" ", b"\n", b"\r", b"\t")
 _MAX_FIELD_TRIES: Final = 8
 # Clients write short fields before the prompt or behind it; to search all of it costs more than to hash it.
 _TAIL_BYTES: Final = 4096
@@ -161,7 +164,7 @@ def read(
         session = find_string(body, session_key, start)
     tail = max(start, len(body) - _TAIL_BYTES)
     if model is None:
-        model = _find_model(body, tail, len(body))
+        model = _find_model(body, tail, len(body)) or _parsed_model(body)
     if not streamed:
         streamed = _find_stream(body, tail, len(body))
     hashes: tuple[int, ...] = ()
@@ -226,6 +229,12 @@ def _find_model(body: bytes | bytearray, begin: int, end: int) -> bytes | None:
     return None if span is None else bytes(body[span[0] : span[1]])
 
 
+def _parsed_model(body: bytes | bytearray) -> bytes | None:
+    """Of a body that names it neither before the prompt nor in its last bytes: hardly any does."""
+    model = model_of(body) if body[:1] in _BEGINNINGS else None
+    return None if model is None else model.encode()
+
+
 def _find_stream(body: bytes | bytearray, begin: int, end: int) -> bool:
     """The answer is streamed, as far as that is said between `begin` and `end`."""
     return _find_span(body, b'"stream"', begin, end, _TRUE) is not None
@@ -287,10 +296,28 @@ def find_string(body: bytes | bytearray, key: bytes, prompt_at: int = 0) -> byte
 def rename_model(body: bytes | bytearray, path: bytes, aliases: Mapping[bytes, bytes]) -> bytes | bytearray:
     """The body with its model's alias, if it is one, replaced by the model's name; nothing else changes."""
     span = _string_span(body, b"model", prompt_start(body, path))
-    model = aliases.get(bytes(body[span[0] : span[1]])) if span is not None else None
-    if span is None or model is None:
+    if span is None:
+        return _rename_parsed(body, aliases)
+    model = aliases.get(bytes(body[span[0] : span[1]]))
+    return body if model is None else b"".join((body[: span[0]], model, body[span[1] :]))
+
+
+def _rename_parsed(body: bytes | bytearray, aliases: Mapping[bytes, bytes]) -> bytes | bytearray:
+    """As `rename_model`, where a parser alone tells the body's own `model` from one inside its prompt."""
+    named = _parsed_model(body)
+    model = aliases.get(named) if named is not None else None
+    if named is None or model is None:
         return body
-    return b"".join((body[: span[0]], model, body[span[1] :]))
+    end = len(body)
+    for _ in range(_MAX_FIELD_TRIES):
+        span = _find_span(body, b'"model"', 0, end, _STRING_VALUE)
+        if span is None:
+            break
+        renamed = b"".join((body[: span[0]], model, body[span[1] :]))
+        if _parsed_model(renamed) == model:
+            return renamed
+        end = body.rfind(b'"model"', 0, span[0])
+    return body
 
 
 def _string_span(body: bytes | bytearray, key: bytes, prompt_at: int) -> tuple[int, int] | None:

@@ -147,6 +147,42 @@ def test_streamed_request_is_known_by_its_field(stream: bool | None, expected: b
     assert found == [expected, expected]
 
 
+NESTED = {"tools": [{"function": {"model": "nested", "description": "d" * 5000}}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        pytest.param(b"/v1/chat/completions", {"messages": "x" * 500, "model": "m", **NESTED}, id="midst"),
+        pytest.param(b"/v1/embeddings", {"model": "m", "input": ["x" * 9000]}, id="before-another-prompt"),
+    ],
+)
+def test_a_model_is_found_wherever_the_body_has_it(path: bytes, fields: dict[str, object]) -> None:
+    body = json.dumps(fields).encode()
+    request = Request(target=path, body=body, has_body=True)
+    other = Request(target=path, body=body.replace(b'"m"', b'"adapter"'), has_body=True)
+
+    found, others = (openai.read(each, session_key=None, hash_prompt=True) for each in (request, other))
+
+    assert (found.model, others.model) == (b"m", b"adapter")
+    assert not set(found.block_hashes) & set(others.block_hashes)
+
+
+def test_an_alias_is_replaced_in_the_midst_of_a_body_and_not_within_its_prompt() -> None:
+    fields = {
+        "messages": [{"model": "a"}],
+        "model": "a",
+        **NESTED,
+        "metadata": {"model": "a", "x": "y" * 5000},
+    }
+    body = json.dumps(fields).encode()
+
+    renamed = openai.rename_model(body, b"/v1/chat/completions", {b"a": b"other"})
+
+    assert json.loads(renamed) == {**fields, "model": "other"}
+    assert len(renamed) == len(body) + len("other") - len("a")
+
+
 def test_session_comes_from_the_header_before_the_body() -> None:
     request = chat("hi", user="from-body")
     in_body = openai.read(request, session_key=b"user", hash_prompt=False)
