@@ -66,6 +66,7 @@ class Prefixes:
         self._offsets = offsets
         self._runs: dict[Any, Run] = {}  # as numbers, hashes would cost more to take than to look up
         self._used: dict[int, _Used] = {}
+        self._grown: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -116,7 +117,7 @@ class Prefixes:
         """The replica was sent this prompt: it will hold these blocks, and of all no more than `capacity`.
 
         `rest` is the size of what follows the last block. `max_bytes` bounds the memory for the replica,
-        however much it holds.
+        however much it holds, and for those whose runs this prompt parts.
         """
         if not block_hashes:
             return
@@ -134,6 +135,18 @@ class Prefixes:
         used.ends[last] = rest
         while used.ends and (used.size > capacity or used.num_bytes > max_bytes):
             self._forget_oldest(replica, used, capacity, max_bytes)
+        while self._grown:
+            self._bound(self._grown.pop(), max_bytes)
+
+    def bound(self, max_bytes: float) -> None:
+        """Each replica may take so much memory from now on, those that are sent nothing as well."""
+        for replica in list(self._used):
+            self._bound(replica, max_bytes)
+
+    def _bound(self, replica: int, max_bytes: float) -> None:
+        used = self._used.get(replica)
+        while used is not None and used.ends and used.num_bytes > max_bytes:
+            self._forget_oldest(replica, used, math.inf, max_bytes)
 
     def forget(self, replica: int) -> None:
         """The replica restarted or is gone: it holds nothing."""
@@ -211,6 +224,7 @@ class Prefixes:
             used = self._used.get(replica)
             if used is not None:
                 used.num_runs += 1
+                self._grown.add(replica)
         return head
 
     def _forget_oldest(self, replica: int, used: _Used, capacity: float, max_bytes: float) -> None:

@@ -97,7 +97,7 @@ def test_groups_say_what_counting_block_by_block_says(
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), PROMPTS.filter(len)), max_size=40), st.integers(0, 8000))
-def test_memory_is_bounded_for_a_replica_and_its_latest_prompt_stays_longest(
+def test_memory_is_bounded_for_all_replicas_and_the_latest_prompt_stays_longest(
     sent: list[tuple[int, tuple[int, ...]]], max_bytes: int
 ) -> None:
     prefixes = Prefixes(UNITS)
@@ -107,8 +107,19 @@ def test_memory_is_bounded_for_a_replica_and_its_latest_prompt_stays_longest(
 
         used = prefixes._used.get(replica)
         num_held = sum(num for num, mask in prefixes.groups(prompt) if mask >> replica & 1)
-        assert used is None or used.num_bytes <= max_bytes
+        assert all(each.num_bytes <= max_bytes for each in prefixes._used.values())
         assert used is None or num_held in (len(prompt), used.num_blocks)
+
+
+def test_a_replica_that_is_sent_nothing_keeps_no_more_than_its_share() -> None:
+    prefixes = Prefixes(UNITS)
+    for number in range(50):
+        prefixes.record(0, tuple(range(100 * number, 100 * number + 40)), 1e9)
+
+    prefixes.bound(10_000)
+
+    assert 0 < prefixes.num_bytes <= 10_000
+    assert prefixes.groups(tuple(range(4900, 4940))) == [(40, 0b1)]
 
 
 WILD = st.lists(st.integers(0, 6), min_size=1, max_size=8).map(tuple)

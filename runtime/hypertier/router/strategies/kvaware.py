@@ -57,6 +57,7 @@ class KvAware(PrefixAware):
     def __init__(
         self, replicas: ReplicaSet, *, capacity_bytes: int, sizes: CacheSizes, now: Callable[[], float]
     ) -> None:
+        self._computing = Prefixes(OFFSETS)  # bounded as soon as there are replicas
         self.index = KvIndex(int(INDEX_SHARE * capacity_bytes))
         self.links = Links(int(LINKS_SHARE * capacity_bytes))
         self._computing_bytes = COMPUTING_SHARE * capacity_bytes
@@ -65,7 +66,6 @@ class KvAware(PrefixAware):
         self._heard = 0
         self._doubted = 0
         self._cause: tuple[InferenceRequest | None, str | None] = None, None
-        self._computing = Prefixes(OFFSETS)
         self.fallbacks: Counter[str] = Counter()
         self.tokenizations: Counter[str] = Counter()
         self._asking: dict[int, asyncio.Task[None]] = {}
@@ -153,8 +153,7 @@ class KvAware(PrefixAware):
         is_heard = self._heard >> number & 1
         if hashes and is_heard:
             capacity = self._scoring.pending_size(number) + request.num_bytes
-            max_bytes = self._computing_bytes / len(self._numbers)
-            self._computing.record(number, hashes, capacity, max_bytes=max_bytes)
+            self._computing.record(number, hashes, capacity, max_bytes=self._max_computing_bytes)
         if request.prompt is not None and not self.links.knows(request.block_hashes):
             if is_heard:  # another's tokens need not be those of its blocks
                 self._ask(request.prompt, request.block_hashes, choice.replica)
@@ -171,6 +170,14 @@ class KvAware(PrefixAware):
 
     def _why_unheard(self, doubted: int) -> str:
         return "not_verified" if doubted else "no_events"
+
+    @property
+    def _max_computing_bytes(self) -> float:
+        return self._computing_bytes / len(self._numbers)
+
+    def _bound(self) -> None:
+        super()._bound()
+        self._computing.bound(self._max_computing_bytes)
 
     def _follow(self, replica: Replica) -> None:
         number = self._numbers.get(replica)

@@ -125,8 +125,13 @@ class PrefixAware:
             self._numbers[replica] = number
             self._by_number[number] = replica
             self._scoring.add(number, self._now())
+            self._bound()
         elif replica.state is State.EJECTED:
             self._prompts.forget(number)
+
+    def _bound(self) -> None:
+        """Hold all replicas to their share of the memory, which is less with each one more."""
+        self._prompts.bound(self._max_bytes)
 
     def _mask(self, replicas: Sequence[Replica]) -> int:
         mask = 0

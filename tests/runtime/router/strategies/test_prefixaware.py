@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.openai import InferenceRequest, prefix_bytes
+from hypertier.router.settings import Address
 
 
 def conversation(number: int, num_blocks: int, num_common: int = 0) -> InferenceRequest:
@@ -90,6 +91,20 @@ def test_index_stays_within_its_memory(num_replicas: int) -> None:
         assert traffic.strategy.index_bytes <= capacity
 
     assert traffic.serve(conversation(399, 30)).matched_bytes > 0
+
+
+@pytest.mark.parametrize("strategy", ["prefixaware", "kvaware"])
+def test_index_stays_within_its_memory_when_replicas_come_and_none_is_sent_anything(strategy: str) -> None:
+    traffic = Traffic(strategy, 1, index_bytes=2**20)
+    for number in range(1000):
+        traffic.serve(conversation(number, 30))
+    alone = traffic.strategy.index_bytes
+
+    (first,) = traffic.replicas.by_url.values()
+    others = (Address("10.0.1.1", 8000 + number) for number in range(15))
+    traffic.replicas.replace([first.address, *others])
+
+    assert traffic.strategy.index_bytes <= alone / 8
 
 
 @given(
