@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
+import xxhash
+
 from hypertier import http_client
 from hypertier.errors import HttpError, KvEventError, SizeError, TokenizeError, VerifyError
 from hypertier.router import sizing, tls, tokens
@@ -45,6 +47,18 @@ NUM_BLOCKS = 3
 """So many blocks of a prompt show that each is named with those before it."""
 GROWTHS = 4
 """Tries of a prompt, each four times as long, before an engine that tells of none is called silent."""
+_TURNS = [
+    {"role": "user", "content": "one"},
+    {"role": "assistant", "content": "two"},
+    {"role": "user", "content": "three"},
+]
+_TOOL = {"type": "function", "function": {"name": "look", "description": "looks", "parameters": {}}}
+RENDERED: tuple[dict[str, Any], ...] = (
+    {"prompt": "one, two, three", "return_token_strs": True},
+    {"messages": _TURNS, "return_token_strs": True},
+    {"messages": _TURNS, "tools": [_TOOL], "return_token_strs": True},
+)
+"""What every engine is asked to render."""
 _CHARACTERS_PER_TOKEN = 6
 _WORDS = "a prompt of the router's own, to see which of its tokens are cached; "
 
@@ -55,8 +69,8 @@ class Believer(Protocol):
     def apply(self, replica: Replica, event: Event) -> None:
         """The replica said so."""
 
-    def hear(self, replica: Replica, block_size: int | None = None) -> None:
-        """It is believed from now on."""
+    def hear(self, replica: Replica, block_size: int | None = None, rendering: int | None = None) -> None:
+        """It is believed from now on; `rendering` stands for how it makes tokens of prompts."""
 
     def doubt(self, replica: Replica) -> None:
         """It is not, until it is heard; what it says is applied all the same."""
@@ -186,6 +200,7 @@ class Verifier:
         while True:
             try:
                 result, block_size = await self._verify(replica)
+                rendering = await self._rendering(replica)
             except VerifyError as error:
                 self.results[error.cause] += 1
                 replica.kv_events = f"{error.cause}: {error}"
@@ -201,7 +216,7 @@ class Verifier:
                 self.results[result] += 1
                 self.verified[replica] = block_size
                 replica.kv_events = "verified"
-                self._strategy.hear(replica, block_size)
+                self._strategy.hear(replica, block_size, rendering)
                 return
             await asyncio.sleep(self._retry_seconds)
 
@@ -232,6 +247,21 @@ class Verifier:
                 "expected one --block-size for all, as prompts are looked up by blocks of one length",
             )
         return "good" if all(trial.names_salt for trial in found) else "unsalted", sizes.pop()
+
+    async def _rendering(self, replica: Replica) -> int:
+        """A number for what it makes of prompts that are always the same; it differs with its chat template,
+        what that does with tools, and its tokenizer. What it fails to render is no fault of its blocks.
+        """
+        model = self._model_of(replica)
+        named = {} if model is None else {"model": model}
+        told = []
+        for asked in RENDERED:
+            ids: Sequence[int] = ()
+            with suppress(TokenizeError, VerifyError):
+                answer = await self._post(replica, "/tokenize", json.dumps(asked | named).encode())
+                ids = () if answer is None else tokens.read_tokens(answer).ids
+            told.append(repr(ids).encode())
+        return xxhash.xxh3_64_intdigest(b"|".join(told))
 
     async def _block_size(self, replica: Replica) -> int | None:
         """As its metrics tell. Raises VerifyError where several ranks stand behind its address."""

@@ -23,12 +23,14 @@ class Believer:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.sizes: dict[Replica, int | None] = {}
+        self.renderings: dict[Replica, int | None] = {}
 
     def apply(self, replica: Replica, event: Event) -> None:
         self.events.append(event)
 
-    def hear(self, replica: Replica, block_size: int | None = None) -> None:
+    def hear(self, replica: Replica, block_size: int | None = None, rendering: int | None = None) -> None:
         self.sizes[replica] = block_size
+        self.renderings[replica] = rendering
 
     def doubt(self, replica: Replica) -> None:
         self.sizes.pop(replica, None)
@@ -95,6 +97,19 @@ def test_an_engine_that_tells_no_block_size_gets_longer_prompts_until_it_speaks(
     engine.metrics = b""
 
     assert outcome(engine)[0] == {"good"}
+
+
+def test_engines_with_one_chat_template_render_alike_and_one_with_another_does_not() -> None:
+    async def act() -> list[int | None]:
+        engines = [KvEngine(), KvEngine(), KvEngine(template="<U>{}<A>", told="<U>{}<A>")]
+        async with tried(*engines) as (_, believer, replicas):
+            return [believer.renderings[replica] for replica in replicas]
+
+    one, same, other = run_loop(act())
+
+    assert one == same
+    assert one != other
+    assert None not in (one, other)
 
 
 def test_layers_with_a_sliding_window_do_not_tell_how_long_blocks_are() -> None:

@@ -65,6 +65,8 @@ class KvAware(PrefixAware):
         super().__init__(replicas, capacity_bytes=int(rest * capacity_bytes), sizes=sizes, now=now)
         self._heard = 0
         self._doubted = 0
+        self._renderings: dict[int, int] = {}
+        self._rendered: frozenset[int] = frozenset()
         self._cause: tuple[InferenceRequest | None, str | None] = None, None
         self.fallbacks: Counter[str] = Counter()
         self.tokenizations: Counter[str] = Counter()
@@ -85,15 +87,20 @@ class KvAware(PrefixAware):
         if number is not None:
             self.index.apply(number, event)
 
-    def hear(self, replica: Replica, block_size: int | None = None) -> None:
+    def hear(self, replica: Replica, block_size: int | None = None, rendering: int | None = None) -> None:
         """All that the replica says is heard from now on, until it is to be forgotten, and may be believed.
 
         `block_size` is that of all who are, where it is known; tokens are learned anew for another one.
+        `rendering` stands for the tokens that it makes of prompts: where those that are heard make others
+        than before, as with a new chat template, tokens are learned anew as well.
         """
         number = self._numbers.get(replica)
         if number is not None:
             self._heard |= 1 << number
             self._doubted &= ~(1 << number)
+            if rendering is not None:
+                self._renderings[number] = rendering
+            self._compare_renderings()
         if block_size is not None and block_size != self.index.block_size:
             self.index.block_size = block_size
             self.links.forget()
@@ -104,6 +111,7 @@ class KvAware(PrefixAware):
         if number is not None:
             self._heard &= ~(1 << number)
             self._doubted |= 1 << number
+            self._unrender(number)
 
     def forget(self, replica: Replica) -> None:
         """Nothing that the replica said holds any more."""
@@ -116,6 +124,22 @@ class KvAware(PrefixAware):
         self._doubted &= ~(1 << number)
         self._computing.forget(number)
         self.index.forget(number)
+        self._unrender(number)
+
+    def _unrender(self, number: int) -> None:
+        if self._renderings.pop(number, None) is not None:
+            self._compare_renderings()
+
+    def _compare_renderings(self) -> None:
+        """Learn tokens anew where engines make others of prompts than those did that told them.
+
+        While there are engines of both kinds, as in a rollout, tokens may be those of either.
+        """
+        now = frozenset(self._renderings.values())
+        if now and now != self._rendered:
+            if self._rendered:
+                self.links.forget()
+            self._rendered = now
 
     def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
         """The lowest cost."""

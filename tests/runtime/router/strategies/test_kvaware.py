@@ -130,6 +130,23 @@ def test_no_engine_is_asked_for_the_tokens_of_a_body_that_takes_long_to_read() -
     assert engines.kvaware.tokenizations == {"unsupported": 1}
 
 
+def test_tokens_are_learned_anew_once_engines_render_prompts_otherwise() -> None:
+    """One engine after the other restarts, first with the same chat template, then with another."""
+    engines = Engines(2)
+    first, second = engines.replicas.healthy
+    for replica in (first, second):
+        engines.kvaware.hear(replica, 1, rendering=1)
+    known = []
+
+    for replica, rendering in ((first, 1), (second, 1), (first, 2), (second, 2)):
+        engines.tokenized(1)
+        engines.kvaware.forget(replica)
+        engines.kvaware.hear(replica, 1, rendering)
+        known.append(engines.kvaware.links.knows(request(1).block_hashes))
+
+    assert known == [True, True, False, False]
+
+
 def test_a_replica_that_is_not_heard_is_judged_by_what_it_was_sent() -> None:
     engines = Engines(2)
     home = engines.serve(request(1)).replica
