@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hypertier.errors import ConfigError
-from hypertier.spec.arguments import option_name
+from hypertier.spec.arguments import as_written, option_name
 
 SHORT_NAMES = {
     "-tp": "--tensor-parallel-size",
@@ -34,18 +34,21 @@ class Option:
         return " ".join(self.values)
 
 
-def parse_options(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Option, ...]]:
-    """Split a command line into what stands before the first option, and the options.
+def parse_engine_options(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Option, ...]]:
+    """As `parse_options`, with names in full, as vLLM reads them."""
+    return parse_options(arguments, lambda word: SHORT_NAMES.get(word, option_name(word)))
 
-    Names come back in their long form with `-` for `_`, as vLLM reads them.
-    """
+
+def parse_options(
+    arguments: Sequence[str], name_of: Callable[[str], str] = as_written
+) -> tuple[tuple[str, ...], tuple[Option, ...]]:
+    """Split a command line into what stands before the first option, and the options."""
     positional: list[str] = []
     options: list[Option] = []
     for argument in arguments:
         if is_option(argument):
             name, equals, value = argument.partition("=")
-            name = SHORT_NAMES.get(name, option_name(name))
-            options.append(Option(name, (value,) if equals else ()))
+            options.append(Option(name_of(name), (value,) if equals else ()))
         elif options:
             options[-1] = Option(options[-1].name, (*options[-1].values, argument))
         else:

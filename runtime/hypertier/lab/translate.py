@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypertier.errors import ConfigError
-from hypertier.lab.arguments import Option, format_options, parse_options
+from hypertier.lab.arguments import Option, format_options, parse_engine_options, parse_options
 from hypertier.lab.differences import Difference
 from hypertier.lab.overlay import ENGINE, ROUTER
 from hypertier.lab.process_spec import ProcessSpec
@@ -126,7 +126,7 @@ def read_endpoint(objects: Sequence[Mapping[str, Any]]) -> RenderedEndpoint:
 
 def served_model_name(engine: Container) -> str:
     """The name clients use: `--served-model-name`, or else the model as given."""
-    positional, options = parse_options(engine.arguments)
+    positional, options = parse_engine_options(engine.arguments)
     names = [option.values[0] for option in options if option.name == "--served-model-name" and option.values]
     models = [option.text for option in options if option.name == "--model"]
     return (names or models or list(positional) or ["model"])[-1]
@@ -141,7 +141,7 @@ def engine_process(
     overlay: Overlay = ENGINE,
 ) -> tuple[ProcessSpec, list[Difference]]:
     """One replica's process; `python` runs what follows `python3` in the manifest."""
-    positional, options = parse_options(engine.arguments)
+    positional, options = parse_engine_options(engine.arguments)
     options, model = without_model(options, positional)
     first = Difference("MODEL", model, place.model_directory, "a small Llama made on the spot")
     env, env_differences = laid_env(overlay, engine, place)

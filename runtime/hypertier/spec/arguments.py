@@ -21,15 +21,21 @@ def option_name(word: str) -> str:
 
     What is short for several options, or for none, stays as it is.
     """
+    head, dot, keys = as_written(word).partition(".")
+    return _in_full(head) + dot + keys
+
+
+def as_written(word: str) -> str:
+    """The option that a word begins, with `-` for `_` up to the first dot: also of another program."""
     name = word.partition("=")[0]
     if not name.startswith("--"):
         return name
     head, dot, keys = name.partition(".")
-    return _in_full(head.replace("_", "-")) + dot + keys
+    return head.replace("_", "-") + dot + keys
 
 
 def _in_full(name: str) -> str:
-    if name in OPTIONS or name == "--":
+    if name in OPTIONS or len(name) <= len("--") or not name.startswith("--"):
         return name
     meant = [option for option in OPTIONS if option.startswith(name)]
     return meant[0] if len(meant) == 1 else name

@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypertier.errors import ConfigError
-from hypertier.lab.arguments import Option, edit_json, format_options, parse_options
-from hypertier.spec.arguments import option_name
+from hypertier.lab.arguments import Option, edit_json, format_options, parse_engine_options, parse_options
 
-NAMES = st.from_regex(r"--[a-z]{1,6}(-[a-z]{1,6}){0,2}", fullmatch=True).map(option_name)
+NAMES = st.from_regex(r"--[a-z]{1,6}(-[a-z]{1,6}){0,2}", fullmatch=True)
 VALUES = st.text("abc019/._{}:", min_size=1, max_size=8)
 OPTIONS = st.lists(st.builds(Option, NAMES, st.lists(VALUES, max_size=3).map(tuple)), max_size=6)
 
@@ -27,12 +26,22 @@ def test_a_value_after_an_equals_sign_is_a_value() -> None:
     assert parse_options(["MODEL", "--port=8000"]) == (("MODEL",), (Option("--port", ("8000",)),))
 
 
+def test_an_engine_s_options_come_back_in_full_and_another_program_s_as_they_are() -> None:
+    arguments = ["-tp", "8", "--kv-events", "a"]
+
+    assert parse_engine_options(arguments)[1] == (
+        Option("--tensor-parallel-size", ("8",)),
+        Option("--kv-events-config", ("a",)),
+    )
+    assert parse_options(arguments)[1] == (Option("-tp", ("8",)), Option("--kv-events", ("a",)))
+
+
 def test_a_negative_number_is_a_value() -> None:
     assert parse_options(["--seed", "-1"])[1] == (Option("--seed", ("-1",)),)
 
 
 def test_short_names_and_underscores_come_back_as_vllm_reads_them() -> None:
-    _, options = parse_options(["-tp", "8", "--max_model_len", "10"])
+    _, options = parse_engine_options(["-tp", "8", "--max_model_len", "10"])
 
     assert [option.name for option in options] == ["--tensor-parallel-size", "--max-model-len"]
 

@@ -15,7 +15,7 @@ from hypertier.lab.rules import MIB
 from hypertier.lab.translate import read_endpoint
 
 STRANGE = rendered(
-    [*ENGINE_ARGS, "--enable-mfu"],
+    [*ENGINE_ARGS, "--mine"],
     [*ENGINE_ENV, {"name": "STRANGE", "value": "1"}],
     [*ROUTER_ARGS, "--metrics-port", "9090"],
 )
@@ -36,7 +36,7 @@ def plan(objects: list[dict[str, object]], *without: str, replicas: int = 2) -> 
 
 
 def test_every_process_has_a_port_of_its_own() -> None:
-    lab = plan(STRANGE, "--enable-mfu", "STRANGE")
+    lab = plan(STRANGE, "--mine", "STRANGE")
 
     assert lab.replica_urls == ("http://127.0.0.1:7003", "http://127.0.0.1:7004")
     assert (lab.router_url, lab.l2_port) == ("http://127.0.0.1:7000", 7001)
@@ -90,14 +90,12 @@ def test_without_l2_there_is_no_valkey_and_no_password() -> None:
     [
         pytest.param(
             ("STRANGE",),
-            "--enable-mfu is 'given'; expected nothing, or a setting that the lab knows",
+            "--mine is 'given'; expected nothing, or a setting that the lab knows",
             id="unknown",
         ),
+        pytest.param(("--mine",), "leave it out with --without STRANGE", id="the error says how to go on"),
         pytest.param(
-            ("--enable-mfu",), "leave it out with --without STRANGE", id="the error says how to go on"
-        ),
-        pytest.param(
-            ("--enable-mfu", "STRANGE", "--no-such"),
+            ("--mine", "STRANGE", "--no-such"),
             "--without is '--no-such'; expected",
             id="misspelled",
         ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hypertier.errors import ConfigError
-from hypertier.lab.arguments import Option, parse_options
+from hypertier.lab.arguments import Option, parse_engine_options
 from hypertier.lab.model import ModelShape
 from hypertier.tier.preflight import OUR_TIERS, VLLM_TIER_KEYS, transfer_config
 from hypertier.tier.settings import TierSettings, read_settings
@@ -47,7 +47,7 @@ def read_engine_settings(arguments: Sequence[str], environ: Mapping[str, str]) -
     Raises:
         ConfigError: no model, or a value that cannot work.
     """
-    positional, options = parse_options(arguments)
+    positional, options = parse_engine_options(arguments)
     if not positional:
         raise ConfigError("MODEL", None, "a name or path before the options")
     config = transfer_config(text(options, "--kv-transfer-config"))
