@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,8 @@ import jsii
 from constructs import IConstruct
 
 FOLDER = "validated"
+KEPT = 512
+"""So many templates are remembered, those last seen: an app's own of many changes, and no folder that grows."""
 
 
 def add_validator(app: cdk.App) -> None:
@@ -73,12 +76,16 @@ class UnchangedPass:
         return report
 
     def _has_passed(self, digest: str) -> bool:
-        return (self._folder / digest).is_file()
+        file = self._folder / digest
+        with suppress(OSError):  # somebody else's folder may be read only
+            os.utime(file)
+        return file.is_file()
 
     def _remember(self, digests: Iterable[str]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         for each in digests:
             (self._folder / each).touch()
+        forget_oldest(self._folder, KEPT)
 
 
 @jsii.implements(cdk.IPolicyValidationContext)
@@ -115,6 +122,16 @@ class Templates:
     def app_construct(self) -> IConstruct:
         """The app."""
         return self._context.app_construct
+
+
+def forget_oldest(folder: Path, kept: int) -> None:
+    """Remove all files of `folder` but the `kept` last touched; another run may be doing the same."""
+    touched: list[tuple[int, Path]] = []
+    for file in folder.iterdir():
+        with suppress(FileNotFoundError):
+            touched.append((file.stat().st_mtime_ns, file))
+    for _, file in sorted(touched, reverse=True)[kept:]:
+        file.unlink(missing_ok=True)
 
 
 def digest(template: cdk.PolicyValidationStack) -> str:

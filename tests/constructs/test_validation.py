@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -10,7 +11,7 @@ import jsii
 import pytest
 from fakes_nag import found_in
 
-from hypertier_cdk.validation import UnchangedPass, add_validator, passed
+from hypertier_cdk.validation import UnchangedPass, add_validator, forget_oldest, passed
 
 KNOWN = "AWS::SNS::Topic"
 
@@ -150,3 +151,24 @@ def test_the_variable_that_switches_the_cdks_validator_off_switches_this_one_off
     app.synth()
 
     assert not (tmp_path / "validated").exists()
+
+
+def test_what_was_seen_last_is_remembered_and_the_rest_forgotten(tmp_path: Path) -> None:
+    for age, name in enumerate("abcd"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+
+    forget_oldest(tmp_path, kept=2)
+
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_template_that_passes_again_counts_as_seen(tmp_path: Path) -> None:
+    validator = KnowsTopics()
+    synthesize(tmp_path, validator, One="a")
+    (remembered,) = (tmp_path / "validated").iterdir()
+    os.utime(remembered, (0, 0))
+
+    synthesize(tmp_path, validator, One="a")
+
+    assert remembered.stat().st_mtime > 0
