@@ -19,7 +19,7 @@ from constructs import IConstruct
 
 FOLDER = "validated"
 KEPT = 512
-"""So many templates are remembered, those last seen: an app's own of many changes, and no folder that grows."""
+"""So many templates are remembered, those last seen."""
 
 
 def add_validator(app: cdk.App) -> None:

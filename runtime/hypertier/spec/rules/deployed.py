@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hypertier.catalog.instance_types import find_instance_type
-from hypertier.spec import codec
-from hypertier.spec.deployment import default_groups
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
-from hypertier.spec.rules.subject import Subject
+from hypertier.spec.rules.subject import Subject, written_groups
 from hypertier.spec.said import Said
 from hypertier.spec.selfhosted import unserved_fields
 from hypertier.spec.tree import Path, View, path
 
-GROUPS = path("instanceGroups")
 STRATEGY = path("spec.intelligentRoutingSpec.routingStrategy")
 BACKEND = path("spec.kvCacheSpec.l2CacheSpec.l2CacheBackend")
 ROUTING = "spec.intelligentRoutingSpec"
@@ -48,12 +46,8 @@ def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
         yield hit(path(name), groups=", ".join(said))
 
 
-def _groups(deployment: View | None) -> list[dict[str, object]]:
-    if deployment is None:
-        return []
-    if deployment.get(GROUPS) is None:
-        return [codec.encode(group) for group in default_groups()]
-    return [dict(entry) for _, entry in deployment.mappings(GROUPS)]
+def _groups(deployment: View | None) -> list[Mapping[str, Any]]:
+    return [] if deployment is None else [group for _, group in written_groups(deployment)]
 
 
 @rule(

@@ -263,11 +263,16 @@ def parse_version(text: str) -> Version | None:
     return tuple(int(part) for part in match[1].split(".")) if match else None
 
 
-def read_groups(deployment: View) -> Iterator[tuple[int, InstanceGroup]]:
-    """The groups that can be, or the default ones; what is wrong with others the rule `setting` finds."""
+def written_groups(deployment: View) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The groups as they are written, or else the default ones as they would be."""
     if deployment.get(GROUPS) is None:
-        yield from enumerate(default_groups())
-    for index, entry in deployment.mappings(GROUPS):
+        yield from enumerate(map(codec.encode, default_groups()))
+    yield from deployment.mappings(GROUPS)
+
+
+def read_groups(deployment: View) -> Iterator[tuple[int, InstanceGroup]]:
+    """Those of them that can be; what is wrong with others the rule `setting` finds."""
+    for index, entry in written_groups(deployment):
         with suppress(ConfigError):
             group = codec.decode(InstanceGroup, dict(entry), "", [])
             if group is not None:
