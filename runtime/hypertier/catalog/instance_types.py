@@ -2,7 +2,7 @@
 
 Sources: EC2's DescribeInstanceTypes (vCPUs, memory, addresses, GPUs, EFA) as moto 5.2 recorded it, restricted
 to the names that SageMaker's CreateCluster takes in botocore 1.44; peak rates from NVIDIA's data sheets,
-dense bfloat16 without sparsity (https://www.nvidia.com/en-us/data-center/).
+dense bfloat16 without sparsity and the memory's (https://www.nvidia.com/en-us/data-center/).
 """
 
 from __future__ import annotations
@@ -11,30 +11,32 @@ from dataclasses import dataclass
 
 GIB = 2**30
 MIB = 2**20
+GIGA = 10**9
 TERA = 10**12
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU: memory in bytes, and the bfloat16 operations it can do in a second at best."""
+    """One GPU: memory in bytes, and what it can do in a second at best: bfloat16 operations, bytes read."""
 
     name: str
     memory_bytes: int
     flops: int
+    memory_bytes_per_second: int
 
 
 GPUS = {
     gpu.name: gpu
     for gpu in (
-        Gpu("A10G", 22_888 * MIB, 70 * TERA),
-        Gpu("L4", 22_888 * MIB, 121 * TERA),
-        Gpu("L40S", 45_776 * MIB, 362 * TERA),
-        Gpu("A100-40GB", 40_960 * MIB, 312 * TERA),
-        Gpu("A100-80GB", 81_920 * MIB, 312 * TERA),
-        Gpu("H100", 81_920 * MIB, 989 * TERA),
-        Gpu("H200", 144_384 * MIB, 989 * TERA),
-        Gpu("B200", 183_359 * MIB, 2250 * TERA),
-        Gpu("B300", 275_040 * MIB, 2250 * TERA),
+        Gpu("A10G", 22_888 * MIB, 70 * TERA, 600 * GIGA),
+        Gpu("L4", 22_888 * MIB, 121 * TERA, 300 * GIGA),
+        Gpu("L40S", 45_776 * MIB, 362 * TERA, 864 * GIGA),
+        Gpu("A100-40GB", 40_960 * MIB, 312 * TERA, 1555 * GIGA),
+        Gpu("A100-80GB", 81_920 * MIB, 312 * TERA, 2039 * GIGA),
+        Gpu("H100", 81_920 * MIB, 989 * TERA, 3350 * GIGA),
+        Gpu("H200", 144_384 * MIB, 989 * TERA, 4800 * GIGA),
+        Gpu("B200", 183_359 * MIB, 2250 * TERA, 8000 * GIGA),
+        Gpu("B300", 275_040 * MIB, 2250 * TERA, 8000 * GIGA),
     )
 }
 
@@ -61,6 +63,39 @@ class InstanceType:
     def max_pods(self) -> int:
         """Pods with an address of their own that fit onto one node."""
         return max(self.ips_per_interface - 1, 0)
+
+    @property
+    def efa_bytes_per_second(self) -> int:
+        """What all EFA interfaces of a node carry at best; 0 without any."""
+        return EFA_GIGABITS.get(self.name, 0) * GIGA // 8 if self.efa_interfaces else 0
+
+
+EFA_GIGABITS = {
+    "ml.g5.8xlarge": 25,
+    "ml.g5.12xlarge": 40,
+    "ml.g5.16xlarge": 25,
+    "ml.g5.24xlarge": 50,
+    "ml.g5.48xlarge": 100,
+    "ml.g6.8xlarge": 25,
+    "ml.g6.12xlarge": 40,
+    "ml.g6.16xlarge": 25,
+    "ml.g6.24xlarge": 50,
+    "ml.g6.48xlarge": 100,
+    "ml.g6e.8xlarge": 25,
+    "ml.g6e.12xlarge": 100,
+    "ml.g6e.16xlarge": 35,
+    "ml.g6e.24xlarge": 200,
+    "ml.g6e.48xlarge": 400,
+    "ml.p4d.24xlarge": 400,
+    "ml.p4de.24xlarge": 400,
+    "ml.p5.4xlarge": 100,
+    "ml.p5.48xlarge": 3200,
+    "ml.p5e.48xlarge": 3200,
+    "ml.p5en.48xlarge": 3200,
+    "ml.p6-b200.48xlarge": 3200,
+    "ml.p6-b300.48xlarge": 6400,
+}
+"""EC2's network performance of the types with GPUs and EFA, in Gbit/s."""
 
 
 def _row(

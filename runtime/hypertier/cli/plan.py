@@ -21,6 +21,11 @@ import click
     help="Of one replica, measured on prompts of a few thousand tokens; replaces the estimate.",
 )
 @click.option(
+    "--kv-transfer-bandwidth",
+    metavar="RATE",
+    help="Between two engines of an endpoint with pdSpec, measured, such as 40GB/s; replaces the assumption.",
+)
+@click.option(
     "--prices",
     metavar="FILE",
     help="Your prices: item -> {usdPerHour, source, date}, such as ml.p5.48xlarge, as YAML or JSON.",
@@ -30,9 +35,12 @@ def command(
     form: str,
     model_config: str | None,
     prefill_tokens_per_second: float | None,
+    kv_transfer_bandwidth: str | None,
     prices: str | None,
 ) -> None:
     """Memory, KV capacity, break-even of L2 per prompt length, cold start, addresses and the bill.
+
+    With pdSpec also whether it pays to prefill apart.
 
     Exits with 1, and the setting to change, where something does not fit. docs/plan.md has every formula.
     """
@@ -42,14 +50,23 @@ def command(
     from hypertier.planning import report
     from hypertier.planning.plan import plan_deployment
     from hypertier.spec.deployment import load_deployment
+    from hypertier.spec.quantities import parse_bytes_per_second
 
     if prefill_tokens_per_second is not None and not 0 < prefill_tokens_per_second < 1e12:
         raise ConfigError("--prefill-tokens-per-second", prefill_tokens_per_second, "more than 0")
+    transfer = None
+    if kv_transfer_bandwidth is not None:
+        transfer = parse_bytes_per_second("--kv-transfer-bandwidth", kv_transfer_bandwidth)
+        if transfer <= 0:
+            raise ConfigError(
+                "--kv-transfer-bandwidth", kv_transfer_bandwidth, "more than 0 bytes per second"
+            )
     deployment = load_deployment(file)
     plan = plan_deployment(
         deployment,
         model=load_model_config(model_config) if model_config is not None else None,
         prefill_tokens_per_second=prefill_tokens_per_second,
+        kv_transfer_bytes_per_second=transfer,
         prices={**PRICES, **load_prices(prices, deployment.region)} if prices is not None else PRICES,
     )
     click.echo(json.dumps(report.as_data(plan), indent=2) if form == "json" else report.as_text(plan))

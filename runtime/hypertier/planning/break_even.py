@@ -12,6 +12,9 @@ CONTEXTS = (1024, 4096, 8192, 16384, 32768, 65536, 131072)
 # (https://arxiv.org/abs/2407.21783, table 4); a measured rate replaces it.
 PREFILL_EFFICIENCY_RATIO = 0.4
 REFERENCE_PROMPT_TOKENS = 8192  # the prompt that prices and rates are given for
+# Of one connection outside a cluster placement group: 5 Gbit/s.
+# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html (read 2026-12-02)
+FLOW_BYTES_PER_SECOND = 625_000_000
 ROUND_TRIP_SECONDS = 0.002  # a lookup and the first byte from a store in the same region
 
 

@@ -14,6 +14,7 @@ from hypertier.errors import ConfigError
 from hypertier.planning.bill import Bill, plan_bill, plan_store_of, usd_per_million_tokens
 from hypertier.planning.break_even import (
     CONTEXTS,
+    FLOW_BYTES_PER_SECOND,
     PREFILL_EFFICIENCY_RATIO,
     BreakEven,
     break_even,
@@ -21,6 +22,12 @@ from hypertier.planning.break_even import (
     prefill_tokens_per_second,
 )
 from hypertier.planning.capacity import Capacity, plan_capacity
+from hypertier.planning.disaggregation import (
+    DisaggregationPlan,
+    least_token_seconds,
+    plan_splits,
+    transfer_bytes_per_second,
+)
 from hypertier.planning.engine import (
     DAEMONS_PER_NODE,
     PREFAULT_BYTES_PER_SECOND,
@@ -34,12 +41,9 @@ from hypertier.planning.store import StorePlan
 from hypertier.spec.arguments import option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.endpoint.pods import PdSpec
 from hypertier.spec.instance_group import InstanceGroup
-from hypertier.spec.roles import EngineRole, roles_of
-
-# Of one connection outside a cluster placement group: 5 Gbit/s.
-# https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html (read 2026-12-02)
-FLOW_BYTES_PER_SECOND = 625_000_000
+from hypertier.spec.roles import DECODE, PREFILL, EngineRole, pd_spec_of, roles_of, threshold_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +100,14 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """The whole deployment. `ip_addresses` is what the nodes' subnets must have free."""
+    """The whole deployment. `ip_addresses` is what the nodes' subnets must have free.
+
+    `disaggregations` are of the endpoints with `pdSpec`.
+    """
 
     name: str
     endpoints: tuple[EndpointPlan, ...]
+    disaggregations: tuple[DisaggregationPlan, ...]
     groups: tuple[GroupPlan, ...]
     store: StorePlan | None
     bill: Bill
@@ -115,6 +123,7 @@ def plan_deployment(
     *,
     model: ModelShape | None = None,
     prefill_tokens_per_second: float | None = None,
+    kv_transfer_bytes_per_second: float | None = None,
     prices: PriceTable = PRICES,
 ) -> DeploymentPlan:
     """Compute everything.
@@ -123,6 +132,8 @@ def plan_deployment(
         model: the shape of a model that the catalog does not have; it stands for every endpoint.
         prefill_tokens_per_second: of one replica, measured on prompts of a few thousand tokens; without it
             the GPUs' peak times 0.4 is taken.
+        kv_transfer_bytes_per_second: between two engines of an endpoint with `pdSpec`, measured; without it a
+            half of EFA's line rate is taken.
         prices: of nodes by the hour.
 
     Raises:
@@ -139,6 +150,18 @@ def plan_deployment(
     return DeploymentPlan(
         name=deployment.name,
         endpoints=endpoints,
+        disaggregations=tuple(
+            _plan_disaggregation(
+                deployment,
+                endpoint,
+                pd_spec,
+                [plan for plan in endpoints if plan.name == endpoint.name],
+                prefill_tokens_per_second,
+                kv_transfer_bytes_per_second,
+            )
+            for endpoint in deployment.endpoints
+            if (pd_spec := pd_spec_of(endpoint)) is not None
+        ),
         groups=tuple(_plan_group(group, endpoints) for group in deployment.instance_groups),
         store=plan_store_of(deployment),
         bill=plan_bill(deployment, prices),
@@ -190,6 +213,43 @@ def _plan_role(
         break_even=rows,
         prefill_tokens_per_second=rate,
         usd_per_million_prompt_tokens=usd,
+    )
+
+
+def _plan_disaggregation(
+    deployment: Deployment,
+    endpoint: InferenceEndpointConfig,
+    pd_spec: PdSpec,
+    plans: Sequence[EndpointPlan],
+    measured: float | None,
+    measured_transfer: float | None,
+) -> DisaggregationPlan:
+    prefill, decode = (next(plan.engine for plan in plans if plan.role == role) for role in (PREFILL, DECODE))
+    role = next(role for role in roles_of(deployment, endpoint) if role.component == DECODE)
+    args = role.endpoint.spec.worker.args or ()
+    threshold = threshold_of(pd_spec)
+    rate = measured_transfer
+    if rate is None:
+        rate = transfer_bytes_per_second(prefill, decode, deployment.disaggregation.backend)
+    ratio = PREFILL_EFFICIENCY_RATIO
+    if measured is not None and prefill.model is not None and prefill.flops:
+        ratio = efficiency_of(prefill.model, measured, prefill.flops)
+    lengths = _contexts(option_value(args, "--max-model-len"))
+    return DisaggregationPlan(
+        name=endpoint.name,
+        threshold_tokens=threshold,
+        transfer_bytes_per_second=rate,
+        is_measured=measured_transfer is not None,
+        token_seconds=least_token_seconds(decode),
+        prefill_replicas=prefill.replicas,
+        splits=plan_splits(
+            prefill,
+            decode,
+            bytes_per_second=rate,
+            efficiency_ratio=ratio,
+            args=args,
+            contexts=[length for length in lengths if length >= threshold] or lengths[-1:],
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypertier.catalog.instance_types import GIB
 from hypertier.planning.break_even import BreakEven
+from hypertier.planning.disaggregation import DisaggregationPlan, Split
 from hypertier.planning.plan import DeploymentPlan, EndpointPlan, GroupPlan
 from hypertier.spec.roles import WHOLE
 
@@ -17,6 +18,7 @@ def as_data(plan: DeploymentPlan) -> dict[str, Any]:
     return {
         "name": plan.name,
         "endpoints": [_endpoint_data(endpoint) for endpoint in plan.endpoints],
+        "disaggregation": [_disaggregation_data(each) for each in plan.disaggregations],
         "groups": [
             {
                 "name": group.name,
@@ -98,11 +100,37 @@ def _endpoint_data(plan: EndpointPlan) -> dict[str, Any]:
     }
 
 
+def _disaggregation_data(plan: DisaggregationPlan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "threshold_tokens": plan.threshold_tokens,
+        "transfer_bytes_per_second": plan.transfer_bytes_per_second,
+        "is_measured": plan.is_measured,
+        "token_seconds": plan.token_seconds,
+        "splits": [
+            {
+                "num_tokens": split.num_tokens,
+                "kv_bytes": split.kv_bytes,
+                "prefill_seconds": split.prefill_seconds,
+                "whole_seconds": split.whole_seconds,
+                "transfer_seconds": split.transfer_seconds,
+                "delay_seconds": split.delay_seconds,
+                "step_seconds": split.step_seconds,
+                "stretch_seconds": split.stretch_seconds,
+                "pays_from": split.pays_from,
+            }
+            for split in plan.splits
+        ],
+    }
+
+
 def as_text(plan: DeploymentPlan) -> str:
     """The plan as tables, each number with its unit."""
     lines = [f"deployment {plan.name}"]
     for endpoint in plan.endpoints:
         lines += ["", *_endpoint_lines(endpoint)]
+    for disaggregation in plan.disaggregations:
+        lines += ["", *_disaggregation_lines(disaggregation)]
     lines += ["", "instance groups"]
     lines += [_group_line(group) for group in plan.groups]
     lines.append(f"  {plan.ip_addresses} addresses must be free in the nodes' subnets")
@@ -148,6 +176,38 @@ def _endpoint_lines(plan: EndpointPlan) -> list[str]:
         lines += ["", "  prompt     KV         compute   load alone  load, all  L2 wins    to win it needs"]
         lines += [_row_line(row) for row in plan.break_even]
     return lines
+
+
+def _disaggregation_lines(plan: DisaggregationPlan) -> list[str]:
+    whose = "measured" if plan.is_measured else "assumed: --kv-transfer-bandwidth takes what you measured"
+    lines = [
+        f"prefill apart, {plan.name}: prompts of {plan.threshold_tokens:,} tokens and more",
+        f"  KV moves at       {plan.transfer_bytes_per_second / GB:,.1f} GB/s between two engines ({whose})",
+    ]
+    if not plan.splits:
+        return [
+            *lines,
+            "  does it pay       unknown: the model's shape, the GPUs' or the network's rates are not known",
+        ]
+    return [
+        *lines,
+        f"  a token takes     {_ms(plan.token_seconds)} at least, while no prompt is computed beside it",
+        "",
+        "  prompt     KV         compute       move  first token  gap beside it  pays from    prompts/s",
+        *(_split_line(split, plan) for split in plan.splits),
+        "  gap beside it: between two tokens of an answer whose engine computes the prompt meanwhile",
+        "  pays from: answers that such an engine must be writing to gain what the first token loses",
+    ]
+
+
+def _split_line(split: Split, plan: DisaggregationPlan) -> str:
+    pays = split.pays_from
+    said = {None: "never", 0: "always", 1: "1 answer"}.get(pays, f"{pays} answers")
+    return (
+        f"  {split.num_tokens:>7,}  {_gib(split.kv_bytes):>9}  {_ms(split.prefill_seconds):>9}  "
+        f"{_ms(split.transfer_seconds):>9}  {split.delay_seconds * 1000:>+8,.0f} ms  "
+        f"{_ms(split.step_seconds):>13}  {said:<11}  {plan.prefill_replicas / split.prefill_seconds:>9.1f}"
+    )
 
 
 def _row_line(row: BreakEven) -> str:

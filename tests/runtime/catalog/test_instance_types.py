@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,14 @@ import botocore
 import moto
 import pytest
 
-from hypertier.catalog.instance_types import GPUS, INSTANCE_TYPES, MIB, InstanceType, find_instance_type
+from hypertier.catalog.instance_types import (
+    EFA_GIGABITS,
+    GPUS,
+    INSTANCE_TYPES,
+    MIB,
+    InstanceType,
+    find_instance_type,
+)
 from hypertier.catalog.partitions import PARTITIONS
 
 EC2 = Path(moto.__file__).parent / "ec2" / "resources" / "instance_types.json.gz"
@@ -35,6 +44,22 @@ def test_a_row_says_what_ec2_says(row: InstanceType, described: Any) -> None:
     assert row.efa_interfaces == entry["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
     assert row.gpus == gpu.get("Count", 0)
     assert row.gpu_memory_bytes == gpu.get("MemoryInfo", {}).get("SizeInMiB", 0) * MIB
+
+
+def test_efa_carries_what_ec2_says_of_the_network(described: Any) -> None:
+    def gigabits(said: str) -> int:
+        """Of `3200 Gigabit` or `4x 100 Gigabit`."""
+        return math.prod(int(number) for number in re.findall(r"\d+", said))
+
+    told = {
+        row.name: gigabits(described[row.name.removeprefix("ml.")]["NetworkInfo"]["NetworkPerformance"])
+        for row in INSTANCE_TYPES.values()
+        if row.gpus and row.efa_interfaces
+    }
+
+    assert told == EFA_GIGABITS
+    assert INSTANCE_TYPES["ml.p5.48xlarge"].efa_bytes_per_second == 400 * 10**9
+    assert INSTANCE_TYPES["ml.g5.xlarge"].efa_bytes_per_second == 0
 
 
 def test_every_type_is_one_that_hyperpod_takes() -> None:
