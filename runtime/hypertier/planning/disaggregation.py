@@ -1,7 +1,7 @@
 """Whether it pays to prefill prompts on engines of their own (`pdSpec`). docs/plan.md has the formulas.
 
-A prompt that is prefilled elsewhere begins later, by the time that its KV cache takes to move. One that is not
-is computed between the tokens of the answers that its engine is writing, each of which ends later for it.
+A prompt that is prefilled elsewhere begins later, by the time that its KV cache takes to move. One that is
+not is computed between the tokens of the answers that its engine is writing, each of which ends later for it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class DisaggregationPlan:
-    """Of one endpoint with `pdSpec`: how fast KV cache moves between two engines, and what prompts make of it.
+    """Of one endpoint with `pdSpec`: how fast KV cache moves between engines, and what prompts make of it.
 
     `is_measured`: the rate was given. `token_seconds` is the least time between two tokens of an answer.
     `splits` are empty where the model's shape, the GPUs' rates or the network's are not known.
