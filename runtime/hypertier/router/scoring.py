@@ -31,163 +31,20 @@ from itertools import chain, islice
 from typing import Final
 
 from hypertier.router.holders import members
+from hypertier.router.loads import Load, Sent, Traffic
+from hypertier.router.prefill_times import PrefillModel
 
-CROWD_SECONDS: Final = 10.0
-"""The crowd, arrivals and the share of idle time are means over about this long."""
 MAX_CROWD: Final = 32.0
 """More prompts are not taken to be delayed by one, by either estimate."""
-MIN_IDLE: Final = 0.05
 NEAR: Final = 0.05
 """Predictions are no better: costs that are higher than the lowest by such a share are as good."""
-RECENT_SECONDS: Final = 60.0
-"""Work of late is forgotten in about this long."""
 RETURNING: Final = 0.3
 """Share of a mean prompt's work that a request in flight is expected to bring back."""
-MIN_OBSERVATIONS: Final = 20
-MAX_ERROR: Final = 1.0
-"""Mean error, as a logarithm, above which predictions are no longer believed: a factor of e."""
 MIN_DRIFT, MAX_DRIFT = 0.25, 1.5
 """Logarithms of how much slower than the others a replica is: within the first it counts as equal."""
 SMALL_SET = 8
 """Sets up to this size are looked at one by one; of larger ones, this many that are free soonest."""
 MAX_GROUPS: Final = 12
-
-
-class PrefillModel:
-    """Seconds that an engine takes for a part of a prompt, learned: a constant, the size, and attention.
-
-    seconds(start, end) = c + l * (end - start) + q * (end**2 - start**2) / 2, none of the three below zero.
-    Recent observations count more. One that is far off counts as one that is off by `LIMIT` times: a prompt
-    that the replica no longer held, or a neighbour's that this router did not see.
-    """
-
-    LIMIT = 3.0
-    DECAY = 0.995
-    FIT_EVERY = 8
-
-    def __init__(self) -> None:
-        self.num_observations = 0
-        self.error = 0.0
-        self._weights = (0.0, 0.0, 0.0)
-        self._scale = 1.0
-        self._mean_seconds = 0.0
-        self._sums = [0.0] * 9  # of the 3 x 3 normal equations: six products of features, three with the time
-
-    @property
-    def calibrated(self) -> bool:
-        """Its predictions can be believed."""
-        return self.num_observations >= MIN_OBSERVATIONS and self.error < MAX_ERROR
-
-    def seconds(self, start: float, end: float) -> float:
-        """Time for the part from `start` to `end` of a prompt; 0.0 before the first observation."""
-        constant, linear, quadratic = self._weights
-        return constant + (linear + quadratic * (start + end) / 2) * (end - start)
-
-    def learn(self, start: float, end: float, seconds: float) -> None:
-        """An engine took `seconds` for the part from `start` to `end`."""
-        if not (end > start >= 0 and 0 < seconds < math.inf):
-            return
-        if self.num_observations == 0:
-            self._scale = end
-            self._mean_seconds = seconds
-        else:
-            predicted = self.seconds(start, end)
-            if predicted > 0:
-                off = math.log(seconds / predicted)
-                self.error += 0.05 * (abs(off) - self.error)
-            if self.num_observations >= MIN_OBSERVATIONS:
-                seconds = min(max(seconds, predicted / self.LIMIT), predicted * self.LIMIT)
-        self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
-        size = (end - start) / self._scale
-        area = size * (start + end) / (2 * self._scale)
-        # Errors count relative to the time, and to the mean: how much of a prompt is held is known to within
-        # some bytes, which is all of a short part and nothing of a long one.
-        weight = 1.0 / (seconds * (seconds + self._mean_seconds) + 1e-6)
-        features = (1.0, size, area, size * size, size * area, area * area)
-        fresh = (*features, seconds, size * seconds, area * seconds)
-        self._sums = [self.DECAY * old + weight * new for old, new in zip(self._sums, fresh, strict=True)]
-        self.num_observations += 1
-        if self.num_observations <= MIN_OBSERVATIONS or self.num_observations % self.FIT_EVERY == 0:
-            constant, linear, quadratic = _least_squares(self._sums)
-            self._weights = constant, linear / self._scale, quadratic / self._scale**2
-
-
-def _least_squares(sums: Sequence[float]) -> tuple[float, float, float]:
-    """Solve the normal equations; a feature whose weight would be negative is left out."""
-    one, a, b, aa, ab, bb, y, ay, by = sums
-    matrix = ((one, a, b), (a, aa, ab), (b, ab, bb))
-    right = (y, ay, by)
-    used = [0, 1, 2]
-    while True:
-        found = _solve([[matrix[i][j] for j in used] for i in used], [right[i] for i in used])
-        lowest = min(range(len(used)), key=found.__getitem__)
-        if found[lowest] >= 0 or len(used) == 1:
-            break
-        del used[lowest]
-    weights = [0.0, 0.0, 0.0]
-    for i, weight in zip(used, found, strict=True):
-        weights[i] = max(weight, 0.0)
-    return weights[0], weights[1], weights[2]
-
-
-def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Gauss' elimination for a symmetric matrix; a hair on the diagonal makes it solvable."""
-    n = len(right)
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
-    for i in range(n):
-        rows[i][i] += 1e-9 * matrix[i][i] + 1e-300
-    for i in range(n):
-        for below in range(i + 1, n):
-            factor = rows[below][i] / rows[i][i]
-            for j in range(i, n + 1):
-                rows[below][j] -= factor * rows[i][j]
-    found = [0.0] * n
-    for i in reversed(range(n)):
-        rest = sum(rows[i][j] * found[j] for j in range(i + 1, n))
-        found[i] = (rows[i][n] - rest) / rows[i][i] if abs(rows[i][i]) > 1e-290 else 0.0
-    return found
-
-
-class _Load:
-    """What one replica has in hand. `pending`: seconds of prompts without a first token, oldest first."""
-
-    __slots__ = (
-        "drift",
-        "in_flight",
-        "number",
-        "pending",
-        "pending_seconds",
-        "pending_size",
-        "ready_at",
-        "since",
-        "slowness",
-        "worked",
-        "worked_at",
-    )
-
-    def __init__(self, number: int, now: float) -> None:
-        self.number = number
-        self.in_flight = 0
-        self.pending: dict[Hashable, float] = {}
-        self.pending_seconds = 0.0
-        self.pending_size = 0.0
-        self.since = now
-        self.drift = 0.0
-        self.slowness = 1.0
-        self.ready_at = now
-        self.worked = 0.0
-        self.worked_at = now
-
-    def wait(self, now: float) -> float:
-        """Seconds until it gets to a further prompt; a prompt that is late is expected to be so again."""
-        if not self.pending:
-            return 0.0
-        first = next(iter(self.pending.values()))
-        return self.pending_seconds - first + abs(first - (now - self.since))
-
-    def work(self, now: float) -> float:
-        """Seconds of prompts that it was sent of late."""
-        return self.worked * math.exp(min(0.0, self.worked_at - now) / RECENT_SECONDS)
 
 
 class Choice:
@@ -202,18 +59,6 @@ class Choice:
         self.replica = replica
         self.held = held
         self.seconds = seconds
-
-
-class _Sent:
-    __slots__ = ("at", "computing", "held", "replica", "size", "streamed")
-
-    def __init__(self, replica: int, held: float, size: float, at: float, streamed: bool) -> None:
-        self.replica = replica
-        self.held = held
-        self.size = size
-        self.at = at
-        self.streamed = streamed
-        self.computing = True
 
 
 def _cost(wait: float, own: float, crowd: float, arriving: float) -> float:
@@ -231,26 +76,22 @@ class Scoring:
 
     def __init__(self) -> None:
         self.model = PrefillModel()
-        self._loads: dict[int, _Load] = {}
+        self._loads: dict[int, Load] = {}
         self._by_ready: list[tuple[float, int]] = []  # only where there are more than `SMALL_SET`
-        self._sent: dict[Hashable, _Sent] = {}
+        self._sent: dict[Hashable, Sent] = {}
         self._num_pending = 0
         self._drifts = 0.0
         self.computing = 0
         """The set of replicas that have a prompt without a first token."""
         self._mean_seconds = 0.0
-        self._crowd = 0.0
-        self._crowd_at = 0.0
-        self._busy = 0.0
-        self._num_arrived = 0.0
-        self._began = math.inf
+        self._traffic = Traffic()
         self._num_faster = 0
         self._turn = 0
 
     def add(self, replica: int, now: float) -> None:
         """A replica came: nothing is in flight there."""
         if replica not in self._loads:
-            load = self._loads[replica] = _Load(replica, now)
+            load = self._loads[replica] = Load(replica, now)
             if len(self._loads) == SMALL_SET + 1:
                 self._by_ready = sorted((one.ready_at, number) for number, one in self._loads.items())
             elif len(self._loads) > SMALL_SET:
@@ -283,14 +124,14 @@ class Scoring:
         """
         known = self.model.calibrated
         crowd = min(self.crowd(now), MAX_CROWD)
-        arriving = self._arriving(now)
+        arriving = self._traffic.arriving(now, len(self._loads))
         returning = RETURNING * self._mean_seconds / (1.0 + crowd)
         model, loads = self.model, self._loads
         rest = among
         slack = 1.0 + NEAR if known else 1.0
         limit = lowest = math.inf
         best_held = 0.0
-        near: list[tuple[float, _Load, float, float]] = []
+        near: list[tuple[float, Load, float, float]] = []
         for held, replicas in (*groups[:MAX_GROUPS], (0.0, -1)):
             some = rest & replicas
             if not some:
@@ -321,7 +162,7 @@ class Scoring:
                 if cost < lowest:
                     lowest, best_held = cost, held
                     limit = slack * cost
-        best: _Load | None = None
+        best: Load | None = None
         least = best_seconds = 0.0
         for cost, load, held, seconds in near:
             if cost <= limit and held == best_held:
@@ -351,10 +192,9 @@ class Scoring:
         if load is None:
             return
         self.crowd(now)
-        self._num_arrived += 1.0
-        self._began = min(self._began, now)
+        self._traffic.arrived(now)
         held = min(held, size - 1)
-        self._sent[ticket] = _Sent(replica, held, size, now, streamed)
+        self._sent[ticket] = Sent(replica, held, size, now, streamed)
         seconds = self.model.seconds(held, size) * load.slowness
         self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
         load.worked = load.work(now) + seconds
@@ -400,26 +240,9 @@ class Scoring:
 
     def crowd(self, now: float) -> float:
         """How many prompts wait for their first token at a replica, on the mean of the last seconds."""
-        passed = now - self._crowd_at
-        if passed > 0:
-            keep = math.exp(-passed / CROWD_SECONDS)
-            fresh = (1 - keep) / max(1, len(self._loads))
-            self._crowd = self._crowd * keep + fresh * self._num_pending
-            self._busy = self._busy * keep + fresh * self.computing.bit_count()
-            self._num_arrived *= keep
-            self._crowd_at = now
-        return self._crowd
-
-    def _arriving(self, now: float) -> float:
-        """Prompts a second that a replica gets, over the share of the time in which it has none to compute.
-
-        What was before the first prompt is no part of the means.
-        """
-        if self._began > now:
-            return 0.0
-        share = -math.expm1(-max(1.0, now - self._began) / CROWD_SECONDS)
-        each = self._num_arrived / (CROWD_SECONDS * share * max(1, len(self._loads)))
-        return each / max(MIN_IDLE, 1.0 - self._busy / share)
+        traffic = self._traffic
+        traffic.pass_until(now, self._num_pending, self.computing.bit_count(), len(self._loads))
+        return traffic.crowd
 
     def in_flight(self, replica: int) -> int:
         """Requests sent there and not finished."""
@@ -431,7 +254,7 @@ class Scoring:
         load = self._loads.get(replica)
         return load.pending_size if load is not None else 0.0
 
-    def _drift(self, load: _Load, off: float) -> None:
+    def _drift(self, load: Load, off: float) -> None:
         """A prompt took exp(`off`) times what was expected; small differences are noise.
 
         What all replicas have in common is the model's to learn: slower is slower than the mean.
@@ -444,7 +267,7 @@ class Scoring:
         load.slowness = math.exp(apart) if abs(apart) > MIN_DRIFT else 1.0
         self._num_faster += load.slowness < 1.0
 
-    def _settle(self, load: _Load, now: float) -> None:
+    def _settle(self, load: Load, now: float) -> None:
         """Take what is not streamed and ought to be computed as computed; `ready_at` stays what it was."""
         while load.pending:
             ticket, seconds = next(iter(load.pending.items()))
@@ -454,7 +277,7 @@ class Scoring:
             self._computed(ticket, sent, load, now)
             load.since += seconds
 
-    def _computed(self, ticket: Hashable, sent: _Sent, load: _Load, now: float) -> None:
+    def _computed(self, ticket: Hashable, sent: Sent, load: Load, now: float) -> None:
         self.crowd(now)
         sent.computing = False
         self._num_pending -= 1
@@ -464,7 +287,7 @@ class Scoring:
             load.pending_seconds = load.pending_size = 0.0
             self.computing &= ~(1 << sent.replica)
 
-    def _move(self, replica: int, load: _Load) -> None:
+    def _move(self, replica: int, load: Load) -> None:
         """Keep the replicas in the order in which they are free, where not all are looked at anyway."""
         by_ready = self._by_ready
         if by_ready:
@@ -490,7 +313,7 @@ class Scoring:
         return found
 
 
-def _is_freer(load: _Load, than: _Load) -> bool:
+def _is_freer(load: Load, than: Load) -> bool:
     """Fewer requests, or free for longer, or a lower number."""
     if load.in_flight != than.in_flight:
         return load.in_flight < than.in_flight

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hypertier.router import holders, scoring
+from hypertier.router import holders, loads, prefill_times, scoring
 from hypertier.simulation import peers, policy, scored
 from hypertier.simulation.catalog import SCORING
 from hypertier.simulation.catalog import policy as policy_of
@@ -128,7 +128,9 @@ def test_without_events_nothing_is_heard_of_caches() -> None:
     assert built[0].held == set()
 
 
-@pytest.mark.parametrize("module", [holders, scoring, scored, peers, policy], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [holders, loads, prefill_times, scoring, scored, peers, policy], ids=lambda m: m.__name__
+)
 def test_what_decides_imports_nothing_of_the_simulated_engines(module: ModuleType) -> None:
     imported = {
         node.module

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hypertier.cli.simulate import FORMATS, command
-from hypertier.router import scoring
+from hypertier.router import loads, prefill_times, scoring
 from hypertier.simulation.catalog import ROUTED, SCORING
 from hypertier.simulation.peers import PEERS
 from hypertier.simulation.workloads import WORKLOADS
@@ -23,7 +23,7 @@ def test_every_word_that_can_be_typed_is_told(word: str) -> None:
 
 def test_the_formula_is_told_with_its_numbers() -> None:
     assert f"+ {scoring.RETURNING:g} * mean prefill * in flight / (1 + crowd)" in PAGE
-    assert f"the last {scoring.CROWD_SECONDS:g} seconds" in PAGE
-    assert f"Until {scoring.MIN_OBSERVATIONS} first tokens" in PAGE
+    assert f"the last {loads.MEAN_SECONDS:g} seconds" in PAGE
+    assert f"Until {prefill_times.MIN_OBSERVATIONS} first tokens" in PAGE
     assert f"more than {scoring.SMALL_SET} replicas" in PAGE
-    assert f"a factor of {scoring.PrefillModel.LIMIT:g}" in PAGE
+    assert f"a factor of {prefill_times.PrefillModel.LIMIT:g}" in PAGE
