@@ -19,6 +19,7 @@ from hypertier.router.access.metrics import AccessMetrics
 from hypertier.router.admin import Admin, is_loopback
 from hypertier.router.admission import Admission
 from hypertier.router.cache_sizes import CacheSizes
+from hypertier.router.canary import Canaries
 from hypertier.router.connection import accepted
 from hypertier.router.discovery import discover
 from hypertier.router.front import Front
@@ -181,13 +182,15 @@ class Router:
             self.metrics.registry.register(PrefillCounts(self.front.prefillers))
         self._route_file: RouteFile | None = None
         if settings.routes is not None:
+            canaries = self.front.canaries = Canaries(use=self._use_routes, report=log.error)
+            proxy.decisions.tell(canaries.hear)
             self._route_file = RouteFile(
                 settings.routes,
                 has_kvaware=self._kvaware is not None,
-                use=self._use_routes,
+                use=canaries.follow,
                 report=log.error,
             )
-            self.metrics.registry.register(RouteCounts(self._route_file, self.front.shadows))
+            self.metrics.registry.register(RouteCounts(self._route_file, self.front.shadows, canaries))
         self.connections = self.front.connections
         self.budget = self.front.budget
         self.replicas.watch(self._replica_changed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hypertier.router.openai import InferenceRequest
@@ -99,7 +99,17 @@ class Decisions:
 
     def __init__(self) -> None:
         self._latest: deque[Decision] = deque(maxlen=MAX_DECISIONS)
-        self.add = self._latest.append
+        self.add: Callable[[Decision], None] = self._latest.append
+
+    def tell(self, listener: Callable[[Decision], None]) -> None:
+        """The listener hears of each from now on."""
+        keep = self._latest.append
+
+        def add(decision: Decision) -> None:
+            keep(decision)
+            listener(decision)
+
+        self.add = add
 
     def told(self, request_id: str | None, limit: int, epoch: float = 0.0) -> list[dict[str, Any]]:
         """Latest first: all, or those of one id."""

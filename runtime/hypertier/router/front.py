@@ -16,6 +16,7 @@ from typing import cast
 
 from hypertier.router import openai
 from hypertier.router.admission import Admission, Arrival, Grant
+from hypertier.router.canary import Canaries
 from hypertier.router.connection import ClientConnection
 from hypertier.router.decisions import weigh
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
@@ -71,6 +72,7 @@ class Front:
         self._routes: Routes | None = None
         self._was_routed = False
         self.shadows = Shadows()
+        self.canaries: Canaries | None = None
         self.prefillers: Prefillers | None = None
         self.tracing: Tracing | None = None
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
@@ -336,6 +338,8 @@ class Front:
             variant = route.variant(_route_key(inference, request_id))
             if variant is not None and variant != model:
                 session = inference.session
+                if self.canaries is not None and self._models.refusal(variant) is not None:
+                    self.canaries.ended(variant, "5xx")  # refused before it is sent anywhere
                 self._rename_model(request, {model: variant})
                 inference = self._read(request, seed).replace(session=session)
         return inference.replace(strategy=strategy) if strategy is not None else inference

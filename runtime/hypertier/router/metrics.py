@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from hypertier.router import compiled
+from hypertier.router.canary import Canaries
 from hypertier.router.counts import FIRST_BYTE_SECONDS, RequestCounts
 from hypertier.router.kv_streams import KvStreams
 from hypertier.router.model_reading import ModelReading
@@ -191,11 +192,12 @@ class PrefillCounts(Collector):
 
 
 class RouteCounts(Collector):
-    """Readings of the routes' file, and what became of copies."""
+    """Readings of the routes' file, what became of copies, and models that get no more requests."""
 
-    def __init__(self, file: RouteFile, shadows: Shadows) -> None:
+    def __init__(self, file: RouteFile, shadows: Shadows, canaries: Canaries) -> None:
         self._file = file
         self._shadows = shadows
+        self._canaries = canaries
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Every series; called by the registry."""
@@ -212,6 +214,14 @@ class RouteCounts(Collector):
             for value, number in counts.items():
                 family.add_metric([value], number)
             yield family
+        rolled_back = CounterMetricFamily(
+            "hypertier_router_canary_rollbacks",
+            "Times that a model of a split did worse than the largest and got no more requests, by cause.",
+            labels=["model", "canary", "cause"],
+        )
+        for key, number in self._canaries.rolled_back.items():
+            rolled_back.add_metric(key, number)
+        yield rolled_back
 
 
 class ProtectionCounts(Collector):

@@ -6,6 +6,7 @@ models:
   llama:                     # what clients ask for
     strategy: session
     split: {llama-v1: 95, llama-v2: 5}
+    rollback: {errorPercent: 5, ttftRatio: 1.5, minRequests: 50}
     shadow: {model: llama-v3, percent: 1}
 """
 
@@ -22,7 +23,20 @@ from hypertier.errors import ConfigError
 from hypertier.router.settings import STRATEGIES
 
 MAX_BYTES = 2**20
+MAX_MIN_REQUESTS = 500
+"""Of the latest 1000 or so that count."""
 STRATEGY_HEADER = b"x-hypertier-strategy"
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """How much worse a model of a split may do than the largest one: further requests that fail, in 1.0, and
+    times as long to the first byte. Neither is judged before each has so many requests.
+    """
+
+    error_ratio: float = 0.05
+    ttft_ratio: float = 1.5
+    min_requests: int = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +47,12 @@ class Route:
     split: tuple[tuple[bytes, float], ...] = ()
     shadow: bytes | None = None
     shadow_ratio: float = 0.0
+    rollback: Rollback | None = None
+
+    @property
+    def stable(self) -> bytes:
+        """The model with the largest share, the first of them."""
+        return max(self.split, key=lambda entry: entry[1])[0]
 
     def variant(self, key: bytes) -> bytes | None:
         """The model for requests of this key, always the same for one key; None where nothing is split."""
@@ -125,7 +145,7 @@ def _strategy(where: str, name: Any, has_kvaware: bool) -> str | None:
 
 
 def _route(where: str, raw: Any, has_kvaware: bool) -> Route:
-    route = _mapping(where, raw, {"strategy", "split", "shadow"})
+    route = _mapping(where, raw, {"strategy", "split", "shadow", "rollback"})
     split = route.get("split") or {}
     if not isinstance(split, Mapping) or not all(_is_weight(weight) for weight in split.values()):
         raise ConfigError(f"{where}.split", split, "models with weights of 0 or more")
@@ -147,7 +167,29 @@ def _route(where: str, raw: Any, has_kvaware: bool) -> Route:
         tuple((_name(name), weight / total) for name, weight in split.items() if weight),
         model,
         percent / 100,
+        _rollback(where, route["rollback"], split) if route.get("rollback") is not None else None,
     )
+
+
+def _rollback(where: str, raw: Any, split: Mapping[Any, Any]) -> Rollback:
+    written = _mapping(f"{where}.rollback", raw, {"errorPercent", "ttftRatio", "minRequests"})
+    if sum(bool(weight) for weight in split.values()) < 2:
+        raise ConfigError(
+            f"{where}.split", dict(split), "two models or more with a weight, for rollback to compare"
+        )
+    known = Rollback()
+    percent = written.get("errorPercent", 100 * known.error_ratio)
+    if not _is_weight(percent) or percent > 100:
+        raise ConfigError(
+            f"{where}.rollback.errorPercent", percent, "0 to 100, in points above the largest's"
+        )
+    ratio = written.get("ttftRatio", known.ttft_ratio)
+    if not _is_weight(ratio) or ratio < 1:
+        raise ConfigError(f"{where}.rollback.ttftRatio", ratio, "1 or more, times the largest's")
+    least = written.get("minRequests", known.min_requests)
+    if not _is_weight(least) or least != int(least) or not 10 <= least <= MAX_MIN_REQUESTS:
+        raise ConfigError(f"{where}.rollback.minRequests", least, f"10 to {MAX_MIN_REQUESTS}")
+    return Rollback(percent / 100, float(ratio), int(least))
 
 
 def _name(raw: Any) -> bytes:
