@@ -18,6 +18,7 @@ from hypertier.router.access import build as access
 from hypertier.router.access.metrics import AccessMetrics
 from hypertier.router.admin import Admin, is_loopback
 from hypertier.router.admission import Admission
+from hypertier.router.cache_metrics import KvCounts, SizeCounts
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.canary import Canaries
 from hypertier.router.connection import accepted
@@ -29,14 +30,12 @@ from hypertier.router.listening import HANDSHAKE_SECONDS, Listener, Sockets
 from hypertier.router.metrics import (
     Discoveries,
     FailureCounts,
-    KvCounts,
     Metrics,
     ModelCounts,
     PeerCounts,
     PrefillCounts,
     ProtectionCounts,
     RouteCounts,
-    SizeCounts,
     TlsCounts,
 )
 from hypertier.router.model_reading import ModelReading

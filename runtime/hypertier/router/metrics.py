@@ -1,4 +1,4 @@
-"""Every metric of the router: its name, unit and labels. Nothing else in the router names one."""
+"""Every metric of the router: its name, unit and labels; `cache_metrics` has those of what engines keep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client.utils import floatToGoString
 from hypertier.router import compiled
 from hypertier.router.canary import Canaries
 from hypertier.router.counts import FIRST_BYTE_SECONDS, RequestCounts
-from hypertier.router.kv_streams import KvStreams
+from hypertier.router.families import counter, gauge
 from hypertier.router.model_reading import ModelReading
 from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
@@ -22,11 +22,8 @@ from hypertier.router.prefill import Prefillers
 from hypertier.router.replicas import ReplicaSet, State
 from hypertier.router.route_file import RouteFile
 from hypertier.router.shadow import Shadows
-from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy
-from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.tls import Reloaded
-from hypertier.router.verifying import Verifier
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -49,37 +46,35 @@ class PeerCounts(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Every series; called by the registry."""
-        peers = GaugeMetricFamily(
-            "hypertier_router_peers", "Routers that hear this one, or are heard.", labels=["direction"]
+        yield gauge(
+            "hypertier_router_peers",
+            "Routers that hear this one, or are heard.",
+            ["direction"],
+            {"out": self.num_told, "in": self.num_heard},
         )
-        peers.add_metric(["out"], self.num_told)
-        peers.add_metric(["in"], self.num_heard)
-        yield peers
         yield GaugeMetricFamily(
             "hypertier_router_peer_in_flight",
             "Requests in flight that other routers sent.",
             value=self.num_in_flight,
         )
-        events = CounterMetricFamily(
-            "hypertier_router_peer_events", "Events told to other routers, or heard.", labels=["direction"]
+        yield counter(
+            "hypertier_router_peer_events",
+            "Events told to other routers, or heard.",
+            ["direction"],
+            {"out": self.num_out, "in": self.num_in},
         )
-        events.add_metric(["out"], self.num_out)
-        events.add_metric(["in"], self.num_in)
-        yield events
-        dropped = CounterMetricFamily(
-            "hypertier_router_peer_events_dropped", "Events without effect, by cause.", labels=["cause"]
+        yield counter(
+            "hypertier_router_peer_events_dropped",
+            "Events without effect, by cause.",
+            ["cause"],
+            self.dropped,
         )
-        for cause, number in self.dropped.items():
-            dropped.add_metric([cause], number)
-        yield dropped
-        losses = CounterMetricFamily(
+        yield counter(
             "hypertier_router_peer_losses",
             "Connections with other routers that ended or never came about, by cause.",
-            labels=["cause"],
+            ["cause"],
+            self.losses,
         )
-        for cause, number in self.losses.items():
-            losses.add_metric([cause], number)
-        yield losses
 
 
 class DiscoveryCounts:
@@ -124,28 +119,25 @@ class Discoveries(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Every series; called by the registry."""
-        answers = CounterMetricFamily(
+        told = self._counts.items()
+        yield counter(
             "hypertier_router_discovery_answers",
             "What told which replicas or routers there are, by kind.",
-            labels=["of", "kind"],
+            ["of", "kind"],
+            {(whose, kind): number for whose, counts in told for kind, number in counts.answers.items()},
         )
-        failures = CounterMetricFamily(
+        yield counter(
             "hypertier_router_discovery_failures",
             "Times that it did not answer, and the last list stayed, by cause.",
-            labels=["of", "cause"],
+            ["of", "cause"],
+            {(whose, cause): number for whose, counts in told for cause, number in counts.failures.items()},
         )
-        silence = GaugeMetricFamily(
-            "hypertier_router_discovery_silence_seconds", "Time since it last answered.", labels=["of"]
+        yield gauge(
+            "hypertier_router_discovery_silence_seconds",
+            "Time since it last answered.",
+            ["of"],
+            {whose: self._now() - counts.answered_at for whose, counts in told},
         )
-        for whose, counts in self._counts.items():
-            for kind, number in counts.answers.items():
-                answers.add_metric([whose, kind], number)
-            for cause, number in counts.failures.items():
-                failures.add_metric([whose, cause], number)
-            silence.add_metric([whose], self._now() - counts.answered_at)
-        yield answers
-        yield failures
-        yield silence
 
 
 class ModelCounts(Collector):
@@ -157,12 +149,12 @@ class ModelCounts(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Every series; called by the registry."""
-        readings = CounterMetricFamily(
-            "hypertier_router_model_readings", "Readings of replicas' /v1/models.", labels=["result"]
+        yield counter(
+            "hypertier_router_model_readings",
+            "Readings of replicas' /v1/models.",
+            ["result"],
+            self._reading.readings,
         )
-        for result, number in self._reading.readings.items():
-            readings.add_metric([result], number)
-        yield readings
         yield GaugeMetricFamily(
             "hypertier_router_models_known",
             "Replicas that said which models they serve.",
@@ -178,12 +170,12 @@ class PrefillCounts(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Every series; called by the registry."""
-        legs = CounterMetricFamily(
-            "hypertier_router_prefill_legs", "First requests of split ones, by their end.", labels=["end"]
+        yield counter(
+            "hypertier_router_prefill_legs",
+            "First requests of split ones, by their end.",
+            ["end"],
+            self._prefillers.legs,
         )
-        for end, number in self._prefillers.legs.items():
-            legs.add_metric([end], number)
-        yield legs
         yield GaugeMetricFamily(
             "hypertier_router_prefill_replicas_healthy",
             "Replicas that may prefill now.",
@@ -210,18 +202,13 @@ class RouteCounts(Collector):
             ),
             ("shadows", "Copies of requests, by how they ended.", "end", self._shadows.ended),
         ):
-            family = CounterMetricFamily(f"hypertier_router_route_{name}", about, labels=[label])
-            for value, number in counts.items():
-                family.add_metric([value], number)
-            yield family
-        rolled_back = CounterMetricFamily(
+            yield counter(f"hypertier_router_route_{name}", about, [label], counts)
+        yield counter(
             "hypertier_router_canary_rollbacks",
             "Times that a model of a split did worse than the largest and got no more requests, by cause.",
-            labels=["model", "canary", "cause"],
+            ["model", "canary", "cause"],
+            self._canaries.rolled_back,
         )
-        for key, number in self._canaries.rolled_back.items():
-            rolled_back.add_metric(key, number)
-        yield rolled_back
 
 
 class ProtectionCounts(Collector):
@@ -253,14 +240,12 @@ class FailureCounts(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Every series; called by the registry."""
-        family = CounterMetricFamily(
+        yield counter(
             "hypertier_router_background_failures",
             "Faults of the router's own beside requests, by the work, which began anew.",
-            labels=["work"],
+            ["work"],
+            self._failures,
         )
-        for work, number in self._failures.items():
-            family.add_metric([work], number)
-        yield family
 
 
 class TlsCounts(Collector):
@@ -273,109 +258,12 @@ class TlsCounts(Collector):
         """Nothing where there is no TLS; called by the registry."""
         if not self._certificates:
             return
-        reloads = CounterMetricFamily(
+        yield counter(
             "hypertier_router_certificate_reloads",
             "Times that a certificate's files changed, by what came of it.",
-            labels=["result"],
+            ["result"],
+            {result: sum(one.reloads[result] for one in self._certificates) for result in ("good", "failed")},
         )
-        for result in ("good", "failed"):
-            reloads.add_metric([result], sum(one.reloads[result] for one in self._certificates))
-        yield reloads
-
-
-class KvCounts(Collector):
-    """What `kvaware` knows and does not know."""
-
-    def __init__(
-        self, strategy: KvAware, streams: KvStreams, verifier: Verifier, replicas: ReplicaSet
-    ) -> None:
-        self._strategy = strategy
-        self._streams = streams
-        self._verifier = verifier
-        self._replicas = replicas
-
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Every series; called by the registry."""
-        yield GaugeMetricFamily(
-            "hypertier_router_kvaware_in_step",
-            "Replicas of which all KV events are heard.",
-            value=len(self._streams.in_step),
-        )
-        verified = GaugeMetricFamily(
-            "hypertier_router_kvaware_verified",
-            "1 for a replica whose blocks are those that its /tokenize tells.",
-            labels=["replica"],
-        )
-        for replica in self._replicas.by_url.values():
-            verified.add_metric([replica.url], replica in self._verifier.verified)
-        yield verified
-        yield CounterMetricFamily(
-            "hypertier_router_kvaware_batches",
-            "Batches of KV events that were applied.",
-            value=self._streams.num_batches,
-        )
-        counted = (
-            (
-                "resyncs",
-                "Times that an engine's events were lost and all was forgotten.",
-                "cause",
-                self._streams.resyncs,
-            ),
-            ("verifications", "Tries of an engine's KV events, by result.", "result", self._verifier.results),
-            (
-                "fallbacks",
-                "Choices made by what was sent where, by cause.",
-                "cause",
-                self._strategy.fallbacks,
-            ),
-            (
-                "dropped_blocks",
-                "Blocks of events that can't be used.",
-                "cause",
-                self._strategy.index.dropped,
-            ),
-            (
-                "tokenizations",
-                "Prompts tokenized by an engine, or not.",
-                "cause",
-                self._strategy.tokenizations,
-            ),
-        )
-        for name, about, label, counts in counted:
-            family = CounterMetricFamily(f"hypertier_router_kvaware_{name}", about, labels=[label])
-            for value, number in counts.items():
-                family.add_metric([value], number)
-            yield family
-
-
-class SizeCounts(Collector):
-    """How much replicas keep of what they were sent, as far as they tell."""
-
-    def __init__(self, sizing: Sizing, replicas: ReplicaSet) -> None:
-        self._sizing = sizing
-        self._replicas = replicas
-
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Every series; called by the registry."""
-        kept = GaugeMetricFamily(
-            "hypertier_router_replica_cache_tokens", "Tokens that a replica keeps.", labels=["replica"]
-        )
-        for replica in self._replicas.by_url.values():
-            tokens = self._sizing.sizes.tokens_of(replica)
-            if tokens is not None:
-                kept.add_metric([replica.url], tokens)
-        yield kept
-        yield GaugeMetricFamily(
-            "hypertier_router_prompt_bytes_per_token",
-            "Bytes of prompt that a token stands for.",
-            value=self._sizing.sizes.bytes_per_token,
-        )
-        readings = CounterMetricFamily(
-            "hypertier_router_cache_readings", "Readings of engines' caches, by result.", labels=["result"]
-        )
-        for result, number in self._sizing.readings.items():
-            readings.add_metric([result], number)
-        yield readings
 
 
 class Metrics(Collector):
@@ -403,36 +291,30 @@ class Metrics(Collector):
         yield from self._gauges()
 
     def _counters(self) -> Iterator[CounterMetricFamily]:
-        requests = CounterMetricFamily(
+        yield counter(
             "hypertier_router_requests",
             "Requests answered, by replica (empty: by the router itself), strategy and class of status.",
-            labels=["replica", "strategy", "status"],
+            ["replica", "strategy", "status"],
+            {(r, self._strategy, status): number for (r, status), number in self.counts.requests.items()},
         )
-        for (replica, status), number in self.counts.requests.items():
-            requests.add_metric([replica, self._strategy, status], number)
-        yield requests
-        retries = CounterMetricFamily(
+        yield counter(
             "hypertier_router_retries",
             "Requests sent again before their first byte, by cause.",
-            labels=["cause"],
+            ["cause"],
+            self.counts.retries,
         )
-        for cause, number in self.counts.retries.items():
-            retries.add_metric([cause], number)
-        yield retries
-        ejections = CounterMetricFamily(
+        yield counter(
             "hypertier_router_ejections",
             "Times a replica was taken out of the choice, by cause.",
-            labels=["replica", "cause"],
+            ["replica", "cause"],
+            self.counts.ejections,
         )
-        for key, number in self.counts.ejections.items():
-            ejections.add_metric(key, number)
-        yield ejections
-        picks = CounterMetricFamily(
-            "hypertier_router_picks", "Choices of a replica, by reason.", labels=["strategy", "reason"]
+        yield counter(
+            "hypertier_router_picks",
+            "Choices of a replica, by reason.",
+            ["strategy", "reason"],
+            {(self._strategy, reason): number for reason, number in self.counts.picks.items()},
         )
-        for reason, number in self.counts.picks.items():
-            picks.add_metric([self._strategy, reason], number)
-        yield picks
         yield CounterMetricFamily(
             "hypertier_router_prompt_bytes",
             "Bytes of prompt in picked requests.",
@@ -456,26 +338,25 @@ class Metrics(Collector):
         return first_byte
 
     def _gauges(self) -> Iterator[GaugeMetricFamily]:
-        in_flight = GaugeMetricFamily(
-            "hypertier_router_in_flight", "Requests sent to a replica and not finished.", labels=["replica"]
+        replicas = self._replicas.by_url.values()
+        yield gauge(
+            "hypertier_router_in_flight",
+            "Requests sent to a replica and not finished.",
+            ["replica"],
+            {replica.url: replica.in_flight for replica in replicas},
         )
-        pending = GaugeMetricFamily(
+        yield gauge(
             "hypertier_router_pending_prompt_bytes",
             "Uncached bytes of prompt sent to a replica and without a first byte of answer.",
-            labels=["replica"],
+            ["replica"],
+            {replica.url: replica.pending_bytes for replica in replicas},
         )
-        healthy = GaugeMetricFamily(
+        yield gauge(
             "hypertier_router_replica_healthy",
             "1 for a replica that may be picked, else 0.",
-            labels=["replica"],
+            ["replica"],
+            {replica.url: replica.state is State.HEALTHY for replica in replicas},
         )
-        for replica in self._replicas.by_url.values():
-            in_flight.add_metric([replica.url], replica.in_flight)
-            pending.add_metric([replica.url], replica.pending_bytes)
-            healthy.add_metric([replica.url], float(replica.state is State.HEALTHY))
-        yield in_flight
-        yield pending
-        yield healthy
         yield GaugeMetricFamily(
             "hypertier_router_compiled",
             "1 where the hot modules run compiled, 0 where as their sources.",

@@ -12,6 +12,7 @@ from prometheus_client.utils import floatToGoString
 
 from hypertier.router.access.counts import WAIT_SECONDS, AccessCounts
 from hypertier.router.access.tenants import Tenants
+from hypertier.router.families import counter, gauge
 
 
 class AccessMetrics(Collector):
@@ -24,36 +25,31 @@ class AccessMetrics(Collector):
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
         """Every series; called by the registry."""
         counts = self._counts
-        refusals = CounterMetricFamily(
-            "hypertier_router_access_refusals", "Requests of nobody that may ask, by cause.", labels=["cause"]
+        yield counter(
+            "hypertier_router_access_refusals",
+            "Requests of nobody that may ask, by cause.",
+            ["cause"],
+            counts.refusals,
         )
-        for cause, number in counts.refusals.items():
-            refusals.add_metric([cause], number)
-        yield refusals
-        requests = CounterMetricFamily(
+        admitted = {(tenant, "admitted"): number for tenant, number in counts.admitted.items()}
+        yield counter(
             "hypertier_router_tenant_requests",
             "Requests of tenants, by what became of them at the door.",
-            labels=["tenant", "outcome"],
+            ["tenant", "outcome"],
+            {**admitted, **counts.refused},
         )
-        for tenant, number in counts.admitted.items():
-            requests.add_metric([tenant, "admitted"], number)
-        for (tenant, cause), number in counts.refused.items():
-            requests.add_metric([tenant, cause], number)
-        yield requests
-        tokens = CounterMetricFamily(
+        yield counter(
             "hypertier_router_tenant_tokens",
             "Tokens of admitted requests: estimated, corrected where the answer tells.",
-            labels=["tenant"],
+            ["tenant"],
+            counts.tokens,
         )
-        for tenant, number in counts.tokens.items():
-            tokens.add_metric([tenant], number)
-        yield tokens
-        reloads = CounterMetricFamily(
-            "hypertier_router_access_reloads", "Times that a file was read anew.", labels=["file", "outcome"]
+        yield counter(
+            "hypertier_router_access_reloads",
+            "Times that a file was read anew.",
+            ["file", "outcome"],
+            counts.reloads,
         )
-        for key, number in counts.reloads.items():
-            reloads.add_metric(key, number)
-        yield reloads
         bounds = [*map(floatToGoString, WAIT_SECONDS), "+Inf"]
         yield HistogramMetricFamily(
             "hypertier_router_queue_seconds",
@@ -73,7 +69,4 @@ class AccessMetrics(Collector):
             ("in_flight", "Requests of tenants that did not end yet.", in_flight),
             ("queued", "Requests of tenants that wait for an engine.", queued),
         ):
-            family = GaugeMetricFamily(f"hypertier_router_tenant_{name}", about, labels=["tenant"])
-            for label, number in numbers.items():
-                family.add_metric([label], number)
-            yield family
+            yield gauge(f"hypertier_router_tenant_{name}", about, ["tenant"], numbers)
