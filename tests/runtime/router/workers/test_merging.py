@@ -89,7 +89,7 @@ def test_every_gauge_of_the_router_has_a_rule() -> None:
     sources = Path(merging.__file__).parents[1]
     paths = [path for path in sources.rglob("*.py") if path.parent != Path(merging.__file__).parent]
     text = "".join(path.read_text() for path in paths)
-    named = set(re.findall(r'GaugeMetricFamily\(\s*"(\w+)"', text))
+    named = set(re.findall(r'(?:GaugeMetricFamily|gauge)\(\s*"(\w+)"', text))
     tenants = {"hypertier_router_tenant_in_flight", "hypertier_router_tenant_queued"}  # in a loop there
 
     named |= tenants
