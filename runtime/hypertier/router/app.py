@@ -1,16 +1,13 @@
-"""The router as a process: built from its settings, it finds replicas, listens, and drains."""
+"""The router: built from its settings, it finds replicas, listens, and drains."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
-import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from hypertier.router import compiled
@@ -43,8 +40,7 @@ from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
-from hypertier.router.prefill import Prefillers
-from hypertier.router.process_memory import collect_seldom, keep_freed_memory
+from hypertier.router.prefill_side import PrefillSide
 from hypertier.router.proxy import Proxy
 from hypertier.router.replicas import Listed, Replica, ReplicaSet, State
 from hypertier.router.route_file import RouteFile
@@ -57,8 +53,6 @@ from hypertier.router.settings import (
     parse_discover,
     parse_peer,
     parse_peers,
-    parse_prefill_discover,
-    parse_prefill_replica,
     parse_replica,
 )
 from hypertier.router.sharing import Shared
@@ -66,7 +60,7 @@ from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.switching import Switching
-from hypertier.router.tls import EngineTls, Reloaded, server_certificate
+from hypertier.router.tls import tls_of
 from hypertier.router.tracing import Tracing
 from hypertier.router.verifying import Verifier
 
@@ -89,7 +83,7 @@ class Router:
     ) -> None:
         self.settings = settings
         self._sockets = sockets
-        self._client_tls, self._engine_tls, self.certificates = _tls(settings)
+        self._client_tls, self._engine_tls, self.certificates = tls_of(settings)
         self.replicas = ReplicaSet(tls=self._engine_tls)
         sizes = CacheSizes(settings.l1_tokens)
 
@@ -175,10 +169,13 @@ class Router:
         )
         if settings.otlp_endpoint is not None:
             self.front.tracing = Tracing(settings.otlp_endpoint, sample_ratio=settings.sample_ratio)
-        self._prefill_health: HealthChecks | None = None
+        self._prefill_side: PrefillSide | None = None
         if settings.splits_prefill:
-            self.front.prefillers = self._prefillers(sizes)
-            self.metrics.registry.register(PrefillCounts(self.front.prefillers))
+            side = self._prefill_side = PrefillSide(
+                settings, sizes, tls=self._engine_tls, failures=self.background_failures
+            )
+            self.front.prefillers = side.prefillers
+            self.metrics.registry.register(PrefillCounts(side.prefillers))
         self._route_file: RouteFile | None = None
         if settings.routes is not None:
             canaries = self.front.canaries = Canaries(use=self._use_routes, report=log.error)
@@ -205,7 +202,8 @@ class Router:
             await self._follow("--discover", parse_discover(settings.discover), self.replicas, "replicas")
         else:
             self.replicas.replace(parse_replica(url) for url in settings.replicas)
-        await self._find_prefillers()
+        if self._prefill_side is not None:
+            await self._prefill_side.start(self._follow)
         await self._health.first_round()
         await self._model_reading.first_round()
         await self._start_peers()
@@ -312,9 +310,8 @@ class Router:
         tracing, self.front.tracing = self.front.tracing, None
         if tracing is not None:
             await asyncio.to_thread(tracing.stop)
-        if self.front.prefillers is not None and self._prefill_health is not None:
-            await self._prefill_health.stop()
-            self.front.prefillers.replicas.replace([])
+        if self._prefill_side is not None:
+            await self._prefill_side.stop()
         self.front.abort_all()
         await self.front.all_closed()
         await self.peers.stop()
@@ -368,44 +365,6 @@ class Router:
             return
         await self._follow("--peers", parse_peers(settings.peers), self.peers, "peers")
 
-    def _prefillers(self, sizes: CacheSizes) -> Prefillers:
-        """The other replicas, which prefill alone: with health checks and an index of their own."""
-        settings, replicas = self.settings, ReplicaSet(tls=self._engine_tls)
-        health = self._prefill_health = HealthChecks(
-            replicas,
-            interval_seconds=settings.health_interval_seconds,
-            timeout_seconds=settings.health_timeout_seconds,
-            failures=self.background_failures,
-        )
-        strategy = build(
-            "prefixaware",
-            replicas=replicas,
-            index_bytes=settings.index_bytes,
-            sizes=CacheSizes(settings.l1_tokens),
-            now=time.monotonic,
-        )
-        return Prefillers(
-            replicas,
-            Picker(strategy, replicas),
-            threshold_tokens=settings.threshold_tokens,
-            bytes_per_token=lambda: sizes.bytes_per_token,
-            timeout_seconds=settings.response_timeout_seconds,
-            suspect=health.suspect,
-            now=time.monotonic,
-        )
-
-    async def _find_prefillers(self) -> None:
-        """List them, and follow their list, where the settings name any."""
-        settings, prefillers = self.settings, self.front.prefillers
-        if prefillers is None or self._prefill_health is None:
-            return
-        if settings.prefill_discover is not None:
-            source = parse_prefill_discover(settings.prefill_discover)
-            await self._follow("--prefill-discover", source, prefillers.replicas, "prefillers")
-        else:
-            prefillers.replicas.replace(parse_prefill_replica(url) for url in settings.prefill_replicas)
-        await self._prefill_health.first_round()
-
     def _use_routes(self, routes: Routes) -> None:
         """From the first that say anything on, all strategies hear of all requests."""
         if self._switching is not None and routes != Routes():
@@ -440,66 +399,3 @@ class Router:
             self.metrics.counts.ejected(replica.url, reason)
         if replica.state is State.LEAVING:
             self.metrics.counts.forget(replica.url)
-
-
-def _tls(
-    settings: RouterSettings,
-) -> tuple[ssl.SSLContext | None, EngineTls | None, list[Reloaded]]:
-    """What clients see, how engines are spoken to, and the certificates in both. Raises ConfigError."""
-    client_tls: ssl.SSLContext | None = None
-    engine_tls: EngineTls | None = None
-    certificates: list[Reloaded] = []
-    if settings.tls_cert is not None and settings.tls_key is not None:
-        certificates.append(server_certificate(settings.tls_cert, settings.tls_key))
-        client_tls = certificates[0].context
-    if settings.replica_ca is not None:
-        engine_tls = EngineTls(
-            settings.replica_ca,
-            cert=settings.replica_cert,
-            key=settings.replica_key,
-            server_name=settings.replica_server_name,
-        )
-        certificates += engine_tls.files
-    return client_tls, engine_tls, certificates
-
-
-async def serve(settings: RouterSettings, *, started: Callable[[Router], None] | None = None) -> None:
-    """Run a router until SIGTERM or SIGINT, then drain it. `started` is called once it listens.
-
-    Raises ConfigError when an address can't be opened, and what made the router fail, once it drained.
-    """
-    loop = asyncio.get_running_loop()
-    asked_to_stop = asyncio.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    router = Router(settings)
-    router.on_failure = asked_to_stop.set
-    try:
-        await router.start()
-        for number in signals:
-            loop.add_signal_handler(number, asked_to_stop.set)
-        if started is not None:
-            started(router)
-        await asked_to_stop.wait()
-        log.info("draining for up to %g s, %d connection(s)", settings.drain_seconds, len(router.connections))
-        await router.drain()
-        if router.failure is not None:
-            raise router.failure
-    finally:
-        with suppress(ValueError):
-            for number in signals:
-                loop.remove_signal_handler(number)
-        await router.stop()
-
-
-def run(settings: RouterSettings, *, started: Callable[[Router], None] | None = None) -> None:
-    """`serve` on a uvloop of its own."""
-    import uvloop
-
-    def begun(router: Router) -> None:
-        collect_seldom()
-        if started is not None:
-            started(router)
-
-    keep_freed_memory()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(settings, started=begun))

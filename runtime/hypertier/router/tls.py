@@ -11,10 +11,13 @@ import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from hypertier.errors import ConfigError
 from hypertier.router.stamps import Stamp, stamp
+
+if TYPE_CHECKING:
+    from hypertier.router.settings import RouterSettings
 
 log = logging.getLogger("hypertier.router")
 
@@ -153,3 +156,24 @@ def connection(host: str, port: int, tls: EngineTls | None) -> http.client.HTTPC
     if tls is None:
         return http.client.HTTPConnection(host, port)
     return _Https(host, port, tls)
+
+
+def tls_of(
+    settings: RouterSettings,
+) -> tuple[ssl.SSLContext | None, EngineTls | None, list[Reloaded]]:
+    """What clients see, how engines are spoken to, and the certificates in both. Raises ConfigError."""
+    client_tls: ssl.SSLContext | None = None
+    engine_tls: EngineTls | None = None
+    certificates: list[Reloaded] = []
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        certificates.append(server_certificate(settings.tls_cert, settings.tls_key))
+        client_tls = certificates[0].context
+    if settings.replica_ca is not None:
+        engine_tls = EngineTls(
+            settings.replica_ca,
+            cert=settings.replica_cert,
+            key=settings.replica_key,
+            server_name=settings.replica_server_name,
+        )
+        certificates += engine_tls.files
+    return client_tls, engine_tls, certificates

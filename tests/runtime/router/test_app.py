@@ -13,7 +13,8 @@ from fakes_requests import AMBIGUOUS
 from fakes_router import routed
 
 from hypertier.errors import ConfigError
-from hypertier.router.app import Router, serve
+from hypertier.router.app import Router
+from hypertier.router.running import serve
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"
