@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from hypertier import http_client
 from hypertier.errors import HttpError, TokenizeError
-from hypertier.router import tls
+from hypertier.router import tls, token_answer
 from hypertier.router.kv_events import chain
 from hypertier.router.openai import BLOCK_ENDS, Prompt
 from hypertier.router.settings import Address
@@ -196,10 +196,8 @@ def _asked(address: Address, path: str, body: bytes | None, timeout_seconds: flo
 def read_tokens(text: bytes) -> Tokens:
     """The answer of `/tokenize`. Raises TokenizeError with the cause `failed`."""
     try:
-        answer = json.loads(text)
-        ids = [int(token) for token in answer["tokens"]]
-        lengths = [len(text) for text in answer["token_strs"]]
-    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        ids, lengths = token_answer.read(text)
+    except ValueError as error:
         raise TokenizeError("failed", "/tokenize answered without tokens") from error
     if len(ids) != len(lengths):
         raise TokenizeError("failed", "/tokenize answered with other strings than tokens")

@@ -38,8 +38,9 @@ INDEX_SHARE, LINKS_SHARE, COMPUTING_SHARE = 0.6, 0.2, 0.05
 MAX_ASKED = 32
 """Prompts of which an engine is asked at once; more are counted as `busy`, and asked when they come again."""
 MAX_ASKED_BYTES = 32 * 2**20
-MAX_PROMPT_BYTES = 2 * MAX_HASHED_BYTES
-"""A longer body is `unsupported`: to read it and its tokens would keep all requests waiting, for little."""
+MAX_PROMPT_BYTES = 4 * MAX_HASHED_BYTES
+"""A longer body is `unsupported`: to read it and its tokens would keep all requests waiting, for little. What
+that costs is measured: `make bench NAME=tokens`."""
 ASK_SECONDS = 10.0
 
 
