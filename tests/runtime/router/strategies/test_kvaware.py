@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
 from fakes_router import Traffic
 
 from hypertier.router.kv_events import Cleared, Stored, chain
-from hypertier.router.openai import InferenceRequest, Prompt, prefix_bytes
+from hypertier.router.openai import InferenceRequest, Prompt, prefix_bytes, read
 from hypertier.router.replicas import Replica
 from hypertier.router.strategies.kvaware import COMPUTING_SHARE, MAX_PROMPT_BYTES, KvAware
+from hypertier.router.wire import Request
 
 NUM_BLOCKS = 8  # of bytes, 64 each, and as many tokens as blocks
 
@@ -145,6 +147,26 @@ def test_tokens_are_learned_anew_once_engines_render_prompts_otherwise() -> None
         known.append(engines.kvaware.links.knows(request(1).block_hashes))
 
     assert known == [True, True, False, False]
+
+
+def test_chats_that_begin_with_one_image_go_to_one_replica_whatever_they_ask() -> None:
+    """Engines alone know the hash that names its blocks: what was sent where decides, and it is counted."""
+    engines = Engines(4)
+
+    def ask(image: str, text: str) -> InferenceRequest:
+        content = [{"type": "image_url", "image_url": {"url": image}}, {"type": "text", "text": text}]
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": content}]}).encode()
+        sent = Request(method=b"POST", target=b"/v1/chat/completions", body=body, has_body=True)
+        return read(sent, session_key=None, hash_prompt=True)
+
+    images = [f"data:image/png;base64,{letter * 20_000}" for letter in "ABCD"]
+    homes = [engines.serve(ask(image, "What is this?")).replica for image in images]
+    engines.kvaware.fallbacks.clear()
+
+    again = [engines.serve(ask(image, "And how large?")).replica for image in images]
+
+    assert again == homes
+    assert engines.kvaware.fallbacks == {"not_tokenized": 4}
 
 
 def test_a_replica_that_is_not_heard_is_judged_by_what_it_was_sent() -> None:
