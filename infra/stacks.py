@@ -41,8 +41,15 @@ def new_app(context: Mapping[str, Any] | None = None) -> cdk.App:
 
 
 def chosen_file(app: cdk.App) -> str:
-    """The deployment file that `-c deployment=FILE` names, or the reference."""
-    return str(app.node.try_get_context("deployment") or REFERENCE)
+    """The deployment file that `-c deployment=FILE` names, or the reference.
+
+    Raises:
+        ConfigError: it is named by nothing, as by a variable of the shell that is not set.
+    """
+    chosen = app.node.try_get_context("deployment")
+    if chosen == "":
+        raise ConfigError("-c deployment", chosen, "a deployment file; without -c deployment, the reference")
+    return str(chosen or REFERENCE)
 
 
 def chosen_deployment(app: cdk.App) -> Deployment:

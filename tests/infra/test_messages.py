@@ -91,6 +91,12 @@ def test_without_a_choice_the_reference_is_deployed() -> None:
     assert chosen_deployment(new_app(UNSTAGED)).name == "reference"
 
 
+def test_a_choice_of_nothing_deploys_no_reference() -> None:
+    """As of `-c deployment=$FILE` where FILE is not set."""
+    with pytest.raises(ConfigError, match="-c deployment is empty; expected a deployment file"):
+        chosen_deployment(new_app({**UNSTAGED, "deployment": ""}))
+
+
 def test_a_team_s_own_prices_are_in_the_bill(
     reference_deployment: Deployment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
