@@ -86,14 +86,20 @@ def argument_unknown(subject: Subject) -> Iterator[Hit]:
         name = option_name(word).partition(".")[0]
         if not name.startswith("--") or name in OPTIONS or "$" in word or PLACEHOLDER.search(word):
             continue
-        several = sorted(option for option in OPTIONS if option.startswith(name))
-        near = nearest(name, OPTIONS)
-        meant: object = ""
-        if several:
-            meant = Said(f"; it is short for {_some(several)}", f". 다음의 줄임입니다: {_some(several)}")
-        elif near:
-            meant = Said(f"; did you mean {near}?", f". {near}을(를) 뜻했습니까?")
-        yield hit(where, meant=meant, oldest=_version(VERSIONS[0]), newest=_version(VERSIONS[-1]))
+        yield hit(where, meant=_meant(name), oldest=_version(VERSIONS[0]), newest=_version(VERSIONS[-1]))
+
+
+def _meant(name: str) -> object:
+    first, *behind = name.split(maxsplit=1)
+    if behind and option_name(first) in OPTIONS:
+        return Said(
+            f" ({first} and {behind[0]} are two items)", f" ({first}와(과) {behind[0]}은(는) 두 항목입니다)"
+        )
+    several = sorted(option for option in OPTIONS if option.startswith(name))
+    if several:
+        return Said(f" (it is short for {_some(several)})", f" (다음의 줄임입니다: {_some(several)})")
+    near = nearest(name, OPTIONS)
+    return Said(f" (did you mean {near}?)", f" ({near}을(를) 뜻했습니까?)") if near else ""
 
 
 def _some(names: list[str]) -> str:

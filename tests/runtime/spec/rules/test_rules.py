@@ -57,6 +57,31 @@ def test_our_own_file_is_refused_by_us(rule: str, broken: dict[str, Any]) -> Non
     assert "API server" not in messages[0]
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        pytest.param("--max-modle-len", " knows (did you mean --max-model-len?): ", id="misspelled"),
+        pytest.param(
+            "--max-model-len 8192", " knows (--max-model-len and 8192 are two items): ", id="one-item"
+        ),
+        pytest.param(
+            "--max-model 8192", " knows (--max-model and 8192 are two items): ", id="short-one-item"
+        ),
+        pytest.param("--max-num", " knows (it is short for --max-num-active-seqs, ", id="short-for-several"),
+        pytest.param("--mine", " knows: ", id="like-none"),
+    ],
+)
+def test_an_unknown_argument_is_told_what_it_may_mean(word: str, said: str) -> None:
+    arguments = {"spec.worker.args": [word]}
+    read = subject(Case("argument-unknown", arguments, ""), arguments)
+
+    (message,) = [
+        RULES["argument-unknown"].message(hit, read) for hit in RULES["argument-unknown"].check(read)
+    ]
+
+    assert said in message
+
+
 @pytest.mark.parametrize("language", ["en", "ko"])
 @pytest.mark.parametrize("value", [None, "", [], {}], ids=["none", "text", "list", "mapping"])
 def test_what_is_not_there_or_empty_is_shown_by_a_word(value: Any, language: Any) -> None:
