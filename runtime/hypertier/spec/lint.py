@@ -143,8 +143,16 @@ def lint_text(
 def _expanded(name: str) -> list[str]:
     if not os.path.isdir(name):
         return [name]
-    files = FilePath(name).rglob("*")
-    return sorted(str(file) for file in files if file.suffix in SUFFIXES and os.path.isfile(file))
+    files: list[str] = []
+    for folder, below, names in os.walk(name):
+        below[:] = [each for each in below if not _is_others(each)]
+        files += [str(FilePath(folder, file)) for file in names if FilePath(file).suffix in SUFFIXES]
+    return sorted(file for file in files if os.path.isfile(file))
+
+
+def _is_others(folder: str) -> bool:
+    """Whether programs keep it for themselves: there are thousands of files in it, and none is a manifest."""
+    return folder.startswith(".") or folder in ("node_modules", "cdk.out")
 
 
 def _identity(name: str | FilePath) -> FilePath:

@@ -165,6 +165,19 @@ def test_a_folder_brings_every_manifest_below_and_passes_over_the_rest(tmp_path:
     assert [finding["rule"] for finding in findings] == ["instance-type-prefix"]
 
 
+@pytest.mark.parametrize("folder", [".venv", "node_modules", "cdk.out"])
+def test_a_folder_brings_nothing_of_what_programs_keep_below_it(folder: str, tmp_path: Path) -> None:
+    kept = tmp_path / "deep" / folder / "deeper"
+    kept.mkdir(parents=True)
+    written(kept, "a.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+    written(tmp_path, "b.yaml", endpoint())
+
+    below, itself = run(str(tmp_path)), run(str(tmp_path / "deep" / folder))
+
+    assert "1 file: 0 errors" in below.output
+    assert "instance-type-prefix" in itself.output
+
+
 def test_a_folder_without_a_manifest_exits_2(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
 
