@@ -187,6 +187,12 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
     help="Time over which an engine that is new, or back, comes into its share of the choices.",
 )
 @click.option(
+    "--gather-seconds",
+    default=0.002,
+    show_default=True,
+    help="Time for which pieces of a stream that come one upon the other are gathered; 0 is never.",
+)
+@click.option(
     "--max-body-bytes", default=64 * MIB, show_default=True, help="Largest request body; larger ones get 413."
 )
 @click.option(
@@ -279,6 +285,7 @@ def command(
     retry_budget: float,
     stall_timeout_seconds: float,
     slow_start_seconds: float,
+    gather_seconds: float,
     max_body_bytes: int,
     max_head_bytes: int,
     max_buffered_bytes: int,
@@ -337,6 +344,7 @@ def command(
         retry_budget=retry_budget,
         stall_timeout_seconds=stall_timeout_seconds,
         slow_start_seconds=slow_start_seconds,
+        gather_seconds=gather_seconds,
         max_body_bytes=max_body_bytes,
         max_head_bytes=max_head_bytes,
         max_buffered_bytes=max_buffered_bytes,

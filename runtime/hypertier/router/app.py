@@ -21,6 +21,7 @@ from hypertier.router.canary import Canaries
 from hypertier.router.connection import accepted
 from hypertier.router.discovery import discover
 from hypertier.router.front import Front
+from hypertier.router.gathering import Gathering, waker
 from hypertier.router.health import HealthChecks
 from hypertier.router.kv_streams import KvStreams
 from hypertier.router.listening import HANDSHAKE_SECONDS, Listener, Sockets
@@ -158,6 +159,7 @@ class Router:
             suspect=self._health.suspect,
             outliers=outliers,
             retry_budget=retry_budget,
+            gathering=_gathering(settings.gather_seconds),
         )
         self._door = access.build(settings, self.replicas)
         if self._door is not None:
@@ -399,3 +401,10 @@ class Router:
             self.metrics.counts.ejected(replica.url, reason)
         if replica.state is State.LEAVING:
             self.metrics.counts.forget(replica.url)
+
+
+def _gathering(seconds: float) -> Gathering | None:
+    def call_later(seconds: float, call: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(seconds, call)
+
+    return Gathering(seconds, time.monotonic, call_later, waker()) if seconds else None

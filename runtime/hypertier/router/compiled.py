@@ -31,6 +31,7 @@ HOT = (
     "counts",
     "decisions",
     "front",
+    "gathering",
     "holders",
     "kv_index",
     "loads",

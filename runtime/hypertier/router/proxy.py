@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, cast
 from hypertier.router.admission import Grant
 from hypertier.router.counts import RequestCounts
 from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, weigh
+from hypertier.router.gathering import Gathering
 from hypertier.router.health import is_own_limit
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.outliers import Outliers, RetryBudget
@@ -66,6 +67,7 @@ class Proxy:
     outliers: Outliers
     retry_budget: RetryBudget
     decisions: Decisions = field(default_factory=Decisions)
+    gathering: Gathering | None = None
 
 
 _CLASSES: Final = tuple(f"{digit}xx" for digit in range(10))
@@ -326,7 +328,7 @@ class Exchange:
         )
 
     async def _connect(self, replica: Replica) -> None:
-        upstream = Upstream(replica)
+        upstream = Upstream(replica, self._proxy.gathering)
         host, port, tls = replica.address.host, replica.address.port, replica.address.tls
         try:
             async with asyncio.timeout(self._proxy.settings.connect_timeout_seconds):

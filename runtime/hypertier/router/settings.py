@@ -21,6 +21,8 @@ SAMPLE_RATIO = 0.01
 MAX_SECONDS = 86_400
 MAX_BYTES = 2**40
 MAX_WORKERS = 64
+MAX_GATHER_SECONDS = 0.01
+GATHER = f"0 to {MAX_GATHER_SECONDS} seconds; 0 sends on each piece of a stream as it comes"
 
 CLAIM = "jwt:"
 # Names of Kubernetes: a namespace, a Service, and a port by its number or its name (RFC 6335).
@@ -237,6 +239,7 @@ class RouterSettings:
     response_timeout_seconds: float = 1800.0
     stall_timeout_seconds: float = 300.0
     slow_start_seconds: float = 10.0
+    gather_seconds: float = 0.002
     read_timeout_seconds: float = 30.0
     idle_timeout_seconds: float = 75.0
     health_interval_seconds: float = 1.0
@@ -428,6 +431,7 @@ class RouterSettings:
             ("--retry-budget", self.retry_budget, 0, "0 or more retries for each request, such as 0.2"),
             ("--stall-timeout-seconds", self.stall_timeout_seconds, 0, "0 or more seconds; 0 is never"),
             ("--slow-start-seconds", self.slow_start_seconds, 0, "0 or more seconds"),
+            ("--gather-seconds", self.gather_seconds, 0, GATHER),
             (
                 "--max-body-bytes",
                 self.max_body_bytes,
@@ -464,6 +468,8 @@ class RouterSettings:
                 raise ConfigError(setting, got, f"at most {MAX_BYTES} bytes, 1 TiB")
             if setting.endswith("-seconds") and got > MAX_SECONDS:
                 raise ConfigError(setting, got, f"0 to {MAX_SECONDS} seconds, a day")
+        if self.gather_seconds > MAX_GATHER_SECONDS:
+            raise ConfigError("--gather-seconds", self.gather_seconds, GATHER)
         positive = (
             ("--connect-timeout", self.connect_timeout_seconds),
             ("--response-timeout", self.response_timeout_seconds),

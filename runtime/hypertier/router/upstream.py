@@ -8,6 +8,7 @@ from typing import Final, Protocol, cast
 import httptools
 
 from hypertier.router.chunks import DONE, NOT_PLAIN, before, read_chunks
+from hypertier.router.gathering import ENOUGH_BYTES, NUM_QUICK, QUICK_SECONDS, Gathering
 from hypertier.router.plain import CHUNKED, AnswerReader, ResponseHead
 from hypertier.router.replicas import Replica
 from hypertier.router.wire import response_head
@@ -52,6 +53,7 @@ class Upstream:
     """Carries one exchange at a time, waits in the replica's pool in between.
 
     The end of an answer with a plain head is found by counting its bytes or chunks, of any other by llhttp.
+    With `gathering` a stream whose pieces come quickly one after another is read in larger ones.
     """
 
     __slots__ = (
@@ -60,21 +62,33 @@ class Upstream:
         "_complete",
         "_ends_with_connection",
         "_exchange",
+        "_fd",
+        "_gathering",
+        "_gathers",
         "_head",
         "_head_done",
         "_held",
+        "_is_gathering",
         "_is_head",
         "_keeps_alive",
         "_left",
         "_may_reuse",
         "_num_messages",
+        "_num_quick",
         "_parser",
+        "_piece_at",
         "_replica",
         "_transport",
     )
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, gathering: Gathering | None = None) -> None:
         self._replica = replica
+        self._gathering = gathering
+        self._gathers = False  # the answer in hand is a stream
+        self._piece_at = 0.0
+        self._num_quick = 0  # pieces that followed their last one quickly, up to the last that did not
+        self._is_gathering = False  # for a moment few bytes do not wake us
+        self._fd = -1
         self._exchange: Carried | None = None
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
@@ -106,6 +120,7 @@ class Upstream:
         self._head_done = self._complete = self._ends_with_connection = False
         self._is_head = is_head
         self._may_reuse = may_reuse
+        self._gathers = False
         if not body:
             transport.write(head)
         elif len(body) <= _JOIN_BYTES:
@@ -123,6 +138,11 @@ class Upstream:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
+    def gathered(self, now: float) -> None:
+        """What gathered may be read: quick is what comes quickly after this."""
+        self._piece_at = now
+        self._end_gathering()
+
     def close(self) -> None:
         """Close at once, without a word to the exchange."""
         self._exchange = None
@@ -133,6 +153,9 @@ class Upstream:
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._gathering is not None:
+            sock = transport.get_extra_info("socket")
+            self._fd = sock.fileno() if sock is not None else -1
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
@@ -196,6 +219,8 @@ class Upstream:
             exchange.begin(head, data)
             if self._complete or self._is_head:
                 self._finish(exchange)
+            elif head.is_stream and self._gathering is not None:
+                self._gathers, self._num_quick, self._piece_at = True, 0, self._gathering.now()
         else:
             # vLLM sends a stream's head at once and may compute for minutes before it has more to say.
             self._head = b""
@@ -206,8 +231,28 @@ class Upstream:
             exchange.relay(data)
             if self._complete:
                 self._finish(exchange)
+            elif self._gathers:
+                self._gather(len(data))
         else:
             self._fail(exchange)
+
+    def _gather(self, num_bytes: int) -> None:
+        """Let the next pieces gather for a moment, if the last ones came quickly."""
+        gathering = cast(Gathering, self._gathering)
+        now = gathering.now()
+        is_quick, self._piece_at = now - self._piece_at <= QUICK_SECONDS, now
+        self._num_quick = self._num_quick + 1 if is_quick else 0
+        if self._num_quick < NUM_QUICK or num_bytes > ENOUGH_BYTES or self._is_gathering:
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            self._is_gathering = True
+            gathering.begin(self, self._fd)
+
+    def _end_gathering(self) -> None:
+        if self._is_gathering and self._gathering is not None:
+            self._is_gathering = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._gathering.end(self._fd)
 
     def _is_body(self, data: bytes) -> bool:
         """It continues the answer's body, and nothing follows that; says when the body is `_complete`."""
@@ -275,6 +320,8 @@ class Upstream:
 
     def _finish(self, exchange: Carried) -> None:
         self._exchange = None
+        if self._is_gathering:
+            self._end_gathering()
         transport = self._transport
         reusable = (
             self._keeps_alive
