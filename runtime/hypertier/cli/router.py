@@ -188,7 +188,7 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
 )
 @click.option(
     "--gather-seconds",
-    default=0.002,
+    default=0.001,
     show_default=True,
     help="Time for which pieces of a stream that come one upon the other are gathered; 0 is never.",
 )

@@ -196,6 +196,7 @@ ROUTER = Overlay(
             "--retries",
             "--retry-budget",
             "--stall-timeout-seconds",
+            "--gather-seconds",
             "--slow-start-seconds",
             "--max-body-bytes",
             "--max-head-bytes",
