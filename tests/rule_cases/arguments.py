@@ -18,4 +18,7 @@ CASES = [
     ),
     Case("several-nodes", {ARGS: ["--nnodes", "2"]}, f"{ARGS}[1]", {ARGS: ["--nnodes", "1"]}),
     Case("several-nodes", {ARGS: ["--nnod=2"]}, f"{ARGS}[0]", {ARGS: ["-n", "1"]}, name="short"),
+    Case(
+        "several-nodes", {ARGS: ["-n", "2"]}, f"{ARGS}[1]", {ARGS: ["--nnodes", "$(NODES)"]}, name="variable"
+    ),
 ]

@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator
 
 from hypertier.catalog.vllm_options import OPTIONS, VERSIONS
-from hypertier.spec.arguments import find_option, option_name
+from hypertier.spec.arguments import PLACES, find_option, option_name
 from hypertier.spec.routing import ENGINE_TLS_ARGUMENTS
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import vllm_version
 from hypertier.spec.rules.hygiene import PLACEHOLDER
-from hypertier.spec.rules.rule import Hit, hit, rule
+from hypertier.spec.rules.rule import Hit, did_you_mean, hit, rule
 from hypertier.spec.rules.subject import VLLM, Subject, small_whole
 from hypertier.spec.said import Said
 from hypertier.spec.suggest import nearest
+from hypertier.spec.tree import path
 
 _COUNT = (re.compile(r"[1-9][0-9]{0,5}"), Said("a whole number, 1 or more", "1 이상의 정수"))
 # Lengths may end with k, m, g or t, decimal in lower case.
@@ -99,7 +100,7 @@ def _meant(name: str) -> object:
     if several:
         return Said(f" (it is short for {_some(several)})", f" (다음의 줄임입니다: {_some(several)})")
     near = nearest(name, OPTIONS)
-    return Said(f" (did you mean {near}?)", f" ({near}을(를) 뜻했습니까?)") if near else ""
+    return did_you_mean(near) if near else ""
 
 
 def _some(names: list[str]) -> str:
@@ -122,7 +123,7 @@ def _version(version: tuple[int, int]) -> str:
 def several_nodes(subject: Subject) -> Iterator[Hit]:
     if subject.engine != VLLM:
         return
-    for where in subject.places_of_arguments():
+    for where in map(path, PLACES):
         found = find_option(subject.manifest.texts(where), "--nnodes", "-n")
-        if found is not None and small_whole(found[1]) != 1:
+        if found is not None and small_whole(found[1]) != 1 and "$" not in found[1]:
             yield hit((*where, found[0]), name="--nnodes", value=found[1][:20])

@@ -120,6 +120,11 @@ def hit(where: Path, **values: Any) -> Hit:
     return Hit(where, None, (), values)
 
 
+def did_you_mean(name: str) -> Said:
+    """What a message says in passing of a name that was probably meant."""
+    return Said(f" (did you mean {name}?)", f" ({name}을(를) 뜻했습니까?)")
+
+
 def shown(value: Any, language: Language = "en") -> str:
     """A value as a message quotes it: as JSON, shortened; what is not there or empty by a word."""
     if value is None:

@@ -15,6 +15,7 @@ from hypertier.spec.rules.rule import (
     MODELS,
     Edit,
     Hit,
+    did_you_mean,
     fixed,
     hit,
     rule,
@@ -97,11 +98,11 @@ def unknown_field(subject: Subject) -> Iterator[Hit]:
             free = fault.rename not in parent
             edits = (Edit("rename", fault.where, fault.rename),) if free else ()
             meant = dotted((*fault.where[:-1], fault.rename))
-            yield Hit(fault.where, None, edits, {**values, "hint": f"; {meant}?"})
+            yield Hit(fault.where, None, edits, {**values, "hint": did_you_mean(meant)})
         elif fault.move is not None:
             free = not subject.manifest.has(fault.move)
             edits = (Edit("move", fault.where, fault.move),) if free else ()
-            yield Hit(fault.where, None, edits, {**values, "hint": f"; {dotted(fault.move)}?"})
+            yield Hit(fault.where, None, edits, {**values, "hint": did_you_mean(dotted(fault.move))})
         else:
             yield hit(fault.where, **values)
 
