@@ -77,15 +77,16 @@ class UnchangedPass:
 
     def _has_passed(self, digest: str) -> bool:
         file = self._folder / digest
-        with suppress(OSError):  # somebody else's folder may be read only
+        with suppress(OSError):  # of somebody else's it may be read alone
             os.utime(file)
         return file.is_file()
 
     def _remember(self, digests: Iterable[str]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for each in digests:
-            (self._folder / each).touch()
-        forget_oldest(self._folder, KEPT)
+        with suppress(OSError):  # what is not remembered is validated again
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for each in digests:
+                (self._folder / each).touch()
+            forget_oldest(self._folder, KEPT)
 
 
 @jsii.implements(cdk.IPolicyValidationContext)

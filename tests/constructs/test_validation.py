@@ -172,3 +172,13 @@ def test_a_template_that_passes_again_counts_as_seen(tmp_path: Path) -> None:
     synthesize(tmp_path, validator, One="a")
 
     assert remembered.stat().st_mtime > 0
+
+
+def test_a_folder_that_cannot_be_written_remembers_nothing_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "validated").write_text("no folder")
+    validator = KnowsTopics()
+
+    for _ in range(2):
+        synthesize(tmp_path, validator, One="a")
+
+    assert validator.seen == [["One"], ["One"]]

@@ -141,8 +141,9 @@ def clear(
 
     Several selectors remove what all of them select.
     """
-    if everything == bool(namespaces or tenants or model or unused_for or asked):
-        raise ConfigError("--all", everything, f"--all alone, or one of {SELECTORS}")
+    has_selector = bool(namespaces or tenants or model or unused_for or asked)
+    if everything == has_selector:
+        raise ConfigError("--all", everything or None, f"--all alone, or one of {SELECTORS}")
     with opened(url, ca_file) as (address, admin):
         selection = select(admin, namespaces, tenants, model, unused_for, asked)
         chosen = inventory(admin, selection, by_tenant=bool(tenants))

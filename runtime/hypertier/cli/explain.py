@@ -75,7 +75,9 @@ def _ask(router: str, method: str, target: str, body: bytes | None) -> Any:
             max_bytes=MAX_ANSWER_BYTES,
         )
     except HttpError as error:
-        raise ExplainError(f"{router} {error}") from error
+        raise ExplainError(
+            f"{router} {error}: is a router's --metrics-port there? --router says where else"
+        ) from error
     if status != 200:
         raise ExplainError(f"{router} answered {status}: is it a router's --metrics-port?")
     try:

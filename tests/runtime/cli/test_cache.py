@@ -226,7 +226,7 @@ def test_explain_tells_what_a_namespace_stands_for_and_why_two_differ(url: str) 
             ["ls", "--url", "sagemaker-hyperpod://x:9200"],
             "--url is 'sagemaker-hyperpod://x:9200'; expected a redis:// or rediss:// address",
         ),
-        (["clear"], "--all is false; expected --all alone, or one of --namespace, --tenant, --model, "),
+        (["clear"], "--all is not set; expected --all alone, or one of --namespace, --tenant, --model, "),
         (
             ["clear", "--namespace", "ab", "--all"],
             "--all is true; expected --all alone, or one",

@@ -58,6 +58,7 @@ def test_a_router_that_is_gone_is_said() -> None:
     done = CliRunner().invoke(command, ["--router", "http://127.0.0.1:1"])
 
     assert isinstance(done.exception, ExplainError)
+    assert "is a router's --metrics-port there?" in str(done.exception)
 
 
 def test_a_router_without_a_host_is_refused() -> None:
