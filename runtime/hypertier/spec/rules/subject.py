@@ -133,13 +133,9 @@ class Subject:
         """The container's command and arguments in one list."""
         return [*self.manifest.texts("spec.worker.command"), *self.manifest.texts("spec.worker.args")]
 
-    def places_of_arguments(self) -> Iterator[Path]:
-        """The lists that may hold arguments for engines."""
-        yield from map(path, ("spec.worker.command", *PLACES))
-
     def engine_words(self) -> Iterator[tuple[Path, str]]:
-        """Each word of those lists, and where it stands."""
-        for where in self.places_of_arguments():
+        """Each word of the lists that may hold arguments for engines, and where it stands."""
+        for where in map(path, ("spec.worker.command", *PLACES)):
             for index, word in enumerate(self.manifest.texts(where)):
                 yield (*where, index), word
 
