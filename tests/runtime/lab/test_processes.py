@@ -89,7 +89,7 @@ def test_a_program_that_does_not_exist_is_told(processes: Processes) -> None:
 def test_what_is_written_to_standard_input_arrives(processes: Processes, tmp_path: Path) -> None:
     record = processes.start(ProcessSpec("cat", ("cat",), "", dict(os.environ), "secret\n"))
 
-    processes.stop([record])
+    os.waitid(os.P_PID, record.pid, os.WEXITED | os.WNOWAIT)
 
     assert Path(record.log).read_text() == "secret\n"
 
