@@ -162,7 +162,7 @@ ROUTER = Overlay(
         Rule("--listen", "127.0.0.1:{port}", ONE_MACHINE),
         Rule("--discover", None, "there is no Kubernetes here; the replicas are named", True),
         Rule("--prefill-discover", None, "no engine here prefills for others", True),
-        Rule("--routes", None, "there is no ConfigMap here; strategies are those of the manifest", True),
+        Rule("--routes", "{routes_file}", "there is no ConfigMap here; clients may choose a strategy", True),
         Rule("--otlp-endpoint", None, "no collector is started here", True),
         Rule("--peers", None, ONE_ROUTER, True),
         Rule("--peer", None, ONE_ROUTER, True),

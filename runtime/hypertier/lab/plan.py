@@ -34,7 +34,7 @@ class LabSettings:
 
     `ports` are one for the router, one for Valkey, one for the router's metrics, one per replica, and one per
     replica for its KV events, whose next one is free as well.
-    `without` names options and variables of the containers to leave out.
+    `without` names options and variables of the containers to leave out. `routes_file` is for the router.
     """
 
     engine: str
@@ -43,6 +43,7 @@ class LabSettings:
     model_directory: Path
     engine_command: tuple[str, ...]
     router_command: tuple[str, ...]
+    routes_file: Path = Path("routes.yaml")
     l1_bytes: int = LARGEST_L1_BYTES
     without: tuple[str, ...] = ()
     l2_password: str = field(default="", repr=False)
@@ -109,6 +110,7 @@ def plan_lab(endpoint: RenderedEndpoint, settings: LabSettings, environ: Mapping
         metrics_port=metrics_port,
         l1_tokens=settings.l1_bytes // ModelShape().kv_bytes_per_token,
         replica_events=tuple(f"127.0.0.1:{port}" for port in events_ports),
+        routes_file=str(settings.routes_file),
     )
     engines, engine_differences = _engines(endpoint, settings, engine_places, base_env)
     router, router_differences = router_process(

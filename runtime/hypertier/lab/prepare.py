@@ -27,6 +27,7 @@ from hypertier.tier.preflight import Host
 RENDERER_GROUP = "hypertier.renderer"
 QUIET_NODE = ("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 DIFFERENCES = "differences.txt"
+ROUTES = "strategyByHeader: true  # x-hypertier-strategy chooses, as `hypertier compare` does\n"
 SUMMARY_WIDTH = 100
 SIMULATED = (
     "SIMULATED ENGINE: no model computes here. Text and prefill times are made up; the prefix cache, L1, L2 "
@@ -82,6 +83,7 @@ def prepare_lab(
         model_directory=model_directory,
         engine_command=engine_command(engine),
         router_command=(str(Path(sys.executable).with_name("hypertier")),),
+        routes_file=(directory / "routes.yaml").absolute(),
         l1_bytes=l1_bytes(replicas),
         without=tuple(without),
         l2_password=secrets.token_urlsafe(24),
@@ -91,6 +93,8 @@ def prepare_lab(
     if plan.l2_port is not None:
         valkey = valkey_process(find_server(os.environ), plan.l2_port, settings.l2_password, os.environ)
     tell_differences(plan, directory, say, brief=brief)
+    if not settings.routes_file.exists():
+        settings.routes_file.write_text(ROUTES, encoding="utf-8")
     if engine == "simulated":
         say(SIMULATED)
     elif not (model_directory / "model.safetensors").is_file():

@@ -33,6 +33,7 @@ class Place:
     events_port: int = 0
     replay_port: int = 0
     replica_events: tuple[str, ...] = ()
+    routes_file: str = ""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.picking import Picker
 from hypertier.router.plain import ResponseHead
 from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.routes import STRATEGY_HEADER
 from hypertier.router.settings import RouterSettings
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.tracing import Trace
@@ -240,6 +241,9 @@ class Exchange:
         more = b"" if head.has_request_id else b"x-request-id: %b\r\n" % self.request_id
         if self._is_explained and self.pick is not None:
             more += _explanation(self.pick)
+        strategy = self.inference.strategy
+        if strategy is not None and self.request.field(STRATEGY_HEADER) is not None:
+            more += b"x-hypertier-strategy: %s\r\n" % strategy.encode()
         if self._grant is not None:
             more += self._grant.headers
         if head.ends_with_connection or client.closes:

@@ -72,18 +72,17 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The whole file; without one, nothing of it applies."""
+    """The whole file; without one, nothing of it applies. Clients may choose one of `by_header`."""
 
     strategy: str | None = None
-    by_header: bool = False
+    by_header: frozenset[str] = frozenset()
     models: Mapping[bytes, Route] = field(default_factory=dict)
 
     def strategy_of(self, model: bytes | None, header: bytes | None) -> str | None:
-        """The strategy for a request; None is `--strategy`. A header that names none is no wish."""
-        if self.by_header and header is not None:
-            wished = header.decode("latin-1")
-            if wished in STRATEGIES:
-                return wished
+        """The strategy for a request; None is `--strategy`. A header that names no other is no wish."""
+        wished = header.decode("latin-1") if header is not None else None
+        if wished in self.by_header:
+            return wished
         route = self.models.get(model) if model is not None else None
         return route.strategy if route is not None and route.strategy is not None else self.strategy
 
@@ -116,9 +115,10 @@ def parse(text: bytes, has_kvaware: bool, file: str = "a file") -> Routes:
     models = top.get("models") or {}
     if not isinstance(models, Mapping):
         raise ConfigError("models", models, "models by their name")
+    known = {name for name in STRATEGIES if name != "kvaware" or has_kvaware}
     return Routes(
         _strategy("strategy", top.get("strategy"), has_kvaware),
-        by_header,
+        frozenset(known if by_header else ()),
         {_name(name): _route(f"models.{name}", route, has_kvaware) for name, route in models.items()},
     )
 

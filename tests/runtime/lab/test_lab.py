@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes_rendered import ENGINE_ARGS, KV_TRANSFER_CONFIG, rendered
+from fakes_rendered import ENGINE_ARGS, KV_TRANSFER_CONFIG, ROUTER_ARGS, rendered
 
 from hypertier.errors import ConfigError, LabError
 from hypertier.lab.bench import Workload, run_bench
@@ -19,6 +19,7 @@ from hypertier.lab.processes import is_alive
 from hypertier.lab.running import lab_directory, stop_lab
 from hypertier.lab.simulated.settings import KV_BYTES_PER_TOKEN
 from hypertier.lab.state import load_state
+from hypertier.router.routes import parse
 
 pytestmark = pytest.mark.cli
 
@@ -162,6 +163,20 @@ def test_logs_begin_anew_with_each_lab(told: list[str]) -> None:
 
     assert "SIMULATED engine on port" in log
     assert "of an earlier lab" not in log
+
+
+def test_the_routers_routes_are_a_file_of_the_lab_that_stays_as_it_was_changed(told: list[str]) -> None:
+    objects = rendered(router_args=[*ROUTER_ARGS, "--routes", "/etc/hypertier/routes/routes.yaml"])
+    file = lab_directory("test") / "routes.yaml"
+
+    lab = prepare_lab(objects, "test", "simulated", 1, told.append)
+    made = parse(file.read_bytes(), has_kvaware=False)
+    file.write_text("strategy: session")
+    prepare_lab(objects, "test", "simulated", 1, silent)
+
+    assert f"--routes {file.absolute()}" in " ".join(lab.plan.router.argv)
+    assert made.by_header == {"roundrobin", "prefixaware", "session"}
+    assert file.read_text() == "strategy: session"
 
 
 def test_a_directory_that_cannot_be_made_is_told(told: list[str]) -> None:

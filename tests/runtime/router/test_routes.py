@@ -198,6 +198,30 @@ def test_header_chooses_the_strategy_where_it_may(tmp_path: Path, allowed: str, 
     assert set(found) == {expected}
 
 
+@pytest.mark.parametrize(
+    ("text", "wished", "told"),
+    [
+        ("strategyByHeader: true", b"session", b"session"),
+        ("strategyByHeader: true", b"nearest", None),
+        ("strategyByHeader: true", b"kvaware", None),  # which this router was not started with
+        ("{strategyByHeader: true, strategy: session}", b"nearest", b"session"),
+        ("strategyByHeader: false", b"session", None),
+        ("strategyByHeader: true", None, None),
+    ],
+)
+def test_client_that_wishes_for_a_strategy_is_told_which_one_chose(
+    tmp_path: Path, text: str, wished: bytes | None, told: bytes | None
+) -> None:
+    async def act() -> bytes | None:
+        async with routed(FakeEngine(models=("m",)), routes=routes_of(tmp_path, text)) as router:
+            client = await RawClient.connect(router.port)
+            headers = [b"x-hypertier-strategy: " + wished] if wished is not None else []
+            client.send(post(CHAT, body_for("m"), *headers))
+            return (await client.answer()).header(b"x-hypertier-strategy")
+
+    assert run_loop(act()) == told
+
+
 def test_canary_gets_its_share_under_its_own_name(tmp_path: Path) -> None:
     async def act() -> tuple[list[bytes], list[bytes]]:
         path = routes_of(tmp_path, "models: {m: {split: {m: 80, m2: 20}}}")
