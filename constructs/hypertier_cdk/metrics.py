@@ -6,8 +6,8 @@ import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cw
 
 from hypertier.exporter.metrics import DIMENSION
+from hypertier.exporter.metrics import NAMESPACE as NAMESPACE
 
-NAMESPACE = "Hypertier"
 # How often the exporter writes, and ElastiCache. Made once, since each one more is made in another process.
 MINUTE = cdk.Duration.minutes(1)
 

@@ -15,6 +15,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── HttpError                  no whole answer to a request of our own; becomes the error of whoever asked
 ├── CompileError               the router's hot modules can't be compiled; it runs as it is
 ├── ExplainError               a router can't say what it decided
+├── AnswerError                an endpoint did not answer as it should; becomes a check that failed
 ├── ModelListError             a replica did not say which models it serves; counted, it may serve any
 ├── ApiServerError             Kubernetes' API did not answer as it should; counted, and the last list stays
 ├── TokenizeError              a prompt's tokens can't be had; counted, and what was sent where decides
@@ -167,6 +168,18 @@ class CompileError(HypertierError):
 
 class ExplainError(HypertierError):
     """A router can't say what it decided: says what it answered."""
+
+
+class AnswerError(HypertierError):
+    """An endpoint did not answer as it should: says what came, and in `to_do` what helps.
+
+    With `is_fault` the endpoint is to blame; else it may be well, and only this could not be asked.
+    """
+
+    def __init__(self, problem: str, to_do: str = "", *, is_fault: bool = True) -> None:
+        super().__init__(problem)
+        self.to_do = to_do
+        self.is_fault = is_fault
 
 
 class ModelListError(HypertierError):

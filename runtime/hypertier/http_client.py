@@ -6,7 +6,8 @@ import http.client
 import io
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -15,7 +16,16 @@ from hypertier.errors import HttpError
 _READ_BYTES = 64 * 1024
 
 
-def ask(
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer; `headers` finds a name however it is written."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+def exchange(
     connection: http.client.HTTPConnection,
     target: str,
     *,
@@ -24,8 +34,9 @@ def ask(
     headers: Mapping[str, str] | None = None,
     timeout_seconds: float,
     max_bytes: int,
-) -> tuple[int, bytes]:
-    """Status and body of the answer; the connection is closed.
+    on_part: Callable[[bytes], None] = lambda part: None,
+) -> Reply:
+    """The answer, of whose body `on_part` hears as it comes; the connection is closed.
 
     Raises:
         HttpError: no whole answer within `timeout_seconds`, or one of more than `max_bytes`.
@@ -45,13 +56,41 @@ def ask(
             answer += part
             if len(answer) > max_bytes:
                 raise HttpError(f"sent more than {max_bytes} bytes")
+            on_part(part)
         if response.length:  # read1 takes an early end for the end
             raise HttpError(f"closed {response.length} bytes before the end of its answer")
     except (OSError, http.client.HTTPException) as error:
         raise HttpError(f"could not be read: {type(error).__name__}: {error}") from error
     finally:
         connection.close()
-    return response.status, bytes(answer)
+    return Reply(response.status, response.headers, bytes(answer))
+
+
+def ask(
+    connection: http.client.HTTPConnection,
+    target: str,
+    *,
+    method: str = "GET",
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float,
+    max_bytes: int,
+) -> tuple[int, bytes]:
+    """Status and body of the answer, as `exchange` has them.
+
+    Raises:
+        HttpError: as `exchange`.
+    """
+    reply = exchange(
+        connection,
+        target,
+        method=method,
+        body=body,
+        headers=headers,
+        timeout_seconds=timeout_seconds,
+        max_bytes=max_bytes,
+    )
+    return reply.status, reply.body
 
 
 class _Until(io.RawIOBase):

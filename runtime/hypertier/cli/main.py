@@ -18,6 +18,7 @@ SUMMARIES = {
     "render": "Write the Kubernetes manifests as plain YAML; needs no AWS.",
     "lab": "Run the rendered workloads as processes on this machine.",
     "router": "Serve OpenAI's API in front of engines.",
+    "verify": "Send a running endpoint a prompt twice, and say whether its cache works.",
     "explain": "Say where a request went, or would go, and why.",
     "exporter": "Publish the engines' metrics to CloudWatch.",
     "simulate": "Replay a trace through the real strategies.",

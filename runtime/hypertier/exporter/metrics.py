@@ -60,5 +60,15 @@ SERIES_ABSENT = Series(
 
 WATCHED_SERIES = (L1_USAGE_RATIO, KV_CACHE_USAGE_RATIO, EXTERNAL_HIT_RATIO, QUEUED_REQUESTS)
 SERIES = (*WATCHED_SERIES, REPLICAS_SCRAPED, REPLICAS_FAILED, METRICS_MISSING, SERIES_ABSENT)
+VERIFY_SERIES = (
+    Series("VerifyFailed", "Count", "checks of a verification that failed"),
+    Series("VerifyUntold", "Count", "checks of which it could not be told whether they pass"),
+    Series("VerifySeconds", "Seconds", "what a verification took"),
+    Series("VerifyTtft", "Seconds", "time to the first token of a prompt that is new"),
+    Series("VerifyCachedTtft", "Seconds", "time to the first token of the same prompt again"),
+    Series("VerifyCachedRatio", "None", "share of that prompt that came from a cache, 0.0 to 1.0"),
+)
+"""Of `hypertier verify --publish`, docs/verify.md."""
+NAMESPACE = "Hypertier"
 DIMENSION = "Endpoint"
 """Every series carries this one dimension: the endpoint's name."""

@@ -65,7 +65,13 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/metrics":
             self._answer(HTTPStatus.OK, self.server.metrics.render(), CONTENT_TYPE)
         elif self.path == "/v1/models":
-            model = {"id": self.server.engine.settings.name, "object": "model", "owned_by": "simulated"}
+            settings = self.server.engine.settings
+            model = {
+                "id": settings.name,
+                "object": "model",
+                "owned_by": "simulated",
+                "max_model_len": settings.max_model_len,
+            }
             self._answer_json(HTTPStatus.OK, {"object": "list", "data": [model]})
         else:
             self._refuse(HTTPStatus.NOT_FOUND, f"there is no {self.path}")
