@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from hypertier.catalog.addons import OBSERVABILITY
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.roles import least_replicas
 from hypertier_cdk import (
@@ -23,7 +24,6 @@ from hypertier_cdk import (
 )
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.cluster_base import ClusterBase
-from hypertier_cdk.observability import ADDON
 
 
 class OperationsStack(cdk.Stack):
@@ -47,7 +47,7 @@ class OperationsStack(cdk.Stack):
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: operation", **options)
         # An existing cluster has an observability of its owner's.
-        others = deployment.cluster.existing is not None or cluster.addons.exists(ADDON)
+        others = deployment.cluster.existing is not None or cluster.addons.exists(OBSERVABILITY)
         self.observability = None if others else Observability(self, "Observability", cluster=cluster)
         key = kms.Key(self, "Key", description="what alarms say", enable_key_rotation=True)
         key.add_to_resource_policy(

@@ -10,19 +10,12 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct, DependencyGroup, IDependable
 
+from hypertier.catalog.addons import AFTER_NODES, BEFORE_NODES
 from hypertier_cdk.plain import resource
 
-# Nodes without these do not become ready; they run on every node as it joins.
-BEFORE_NODES = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-# Their pods wait for a node, and CloudFormation waits for them: before the first node they fail.
-AFTER_NODES = ("coredns",)
 # The CNI leaves NetworkPolicy objects without effect until it is told not to:
 # https://docs.aws.amazon.com/eks/latest/userguide/cni-network-policy-configure.html (read 2026-12-01).
 CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {"vpc-cni": {"enableNetworkPolicy": "true"}}
-S3_DRIVER = "aws-mountpoint-s3-csi-driver"
-FSX_DRIVER = "aws-fsx-csi-driver"
-CERT_MANAGER = "cert-manager"
-METRICS_SERVER = "metrics-server"
 
 
 def new_addon(

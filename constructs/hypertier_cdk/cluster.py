@@ -12,6 +12,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
+from hypertier.planning.addresses import addresses_by_zone
 from hypertier.spec import instance_group as spec
 from hypertier.spec.instance_group import check_open, check_together, settled
 from hypertier_cdk.addons import ClusterAddons
@@ -267,12 +268,3 @@ def first_nodes(groups: Sequence[InstanceGroup]) -> dict[str, int]:
     filled = [group for group in groups if group.count]
     awaited = [group for group in filled if not group.has_gpus] or filled
     return {group.name: 1 for group in awaited}
-
-
-def addresses_by_zone(groups: Sequence[InstanceGroup]) -> dict[str | None, int]:
-    """Addresses that the groups' nodes take from their subnets, by zone id; None for groups in any zone."""
-    addresses: dict[str | None, int] = {}
-    for group in groups:
-        zone = group.availability_zone_id
-        addresses[zone] = addresses.get(zone, 0) + group.num_addresses
-    return addresses

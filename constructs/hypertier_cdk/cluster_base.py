@@ -11,7 +11,8 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct, IDependable
 
-from hypertier_cdk.addons import FSX_DRIVER, S3_DRIVER, ClusterAddons
+from hypertier.catalog.addons import FSX_DRIVER, S3_DRIVER
+from hypertier_cdk.addons import ClusterAddons
 from hypertier_cdk.adopted_eks import EksCluster
 from hypertier_cdk.manifest import new_manifest
 from hypertier_cdk.nag import accept_wildcards

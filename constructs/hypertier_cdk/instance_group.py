@@ -16,10 +16,6 @@ from hypertier.spec.instance_group import PatchSchedule
 from hypertier.spec.keywords import named_fields
 from hypertier_cdk.arguments import check_fields
 
-# Addresses that the pods of one node take from its subnet, on the safe side: the VPC CNI keeps a network
-# interface's worth of them, 50 on the largest types.
-POD_ADDRESSES_PER_NODE = 50
-
 
 @named_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +32,6 @@ class InstanceGroup(spec.InstanceGroup):
         if isinstance(group, cls):
             return group
         return cls(**{field.name: getattr(group, field.name) for field in fields(spec.InstanceGroup)})
-
-    @property
-    def num_addresses(self) -> int:
-        """Addresses that all nodes of the group take from their subnets, on the safe side."""
-        interfaces = 1 if self.efa_only else max(self.num_efa_interfaces, 1)
-        return self.count * (interfaces + POD_ADDRESSES_PER_NODE)
 
     @property
     def volume_key_arns(self) -> tuple[str, ...]:

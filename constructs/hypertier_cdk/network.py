@@ -12,15 +12,15 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from hypertier.catalog.zones import ZONE_ID, zones_beside
+from hypertier.catalog.vpc_services import services_for
+from hypertier.catalog.zones import MIN_ZONES, USUAL_ZONES, ZONE_ID, filled_up
 from hypertier.errors import ConfigError
 from hypertier.spec.cluster import check_cidr
 from hypertier_cdk.arguments import checked
+from hypertier_cdk.images import images_of, is_reachable_image
 from hypertier_cdk.nag import accept
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies
-from hypertier_cdk.vpc_endpoints import images_of, is_reachable_image, services_for
 
-MIN_ZONES = 2  # EKS puts its control plane into two zones at least
 MAX_ZONES = 6  # no Region of AWS has more
 PRIVATE_CIDR_MASK = 18
 # https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html
@@ -50,7 +50,7 @@ class Network(Construct):
         construct_id: str,
         *,
         availability_zone_ids: Sequence[str] = (),
-        max_azs: int = 3,
+        max_azs: int = USUAL_ZONES,
         closed: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -168,7 +168,7 @@ class Network(Construct):
         return self.private_subnets[self.availability_zone_ids.index(availability_zone_id)]
 
     def reach(self, *needs: str) -> None:
-        """Let a closed network reach what these needs call (`vpc_endpoints.SERVICES_BY_NEED`).
+        """Let a closed network reach what these needs call (`vpc_services.SERVICES_BY_NEED`).
 
         An open network has a way to everything, and an existing VPC is never changed: its owner adds
         endpoints.
@@ -359,20 +359,3 @@ def _check_zone_ids(zone_ids: Sequence[str]) -> None:
     for zone_id in zone_ids:
         if not ZONE_ID.fullmatch(zone_id):
             raise ConfigError("availability_zone_ids", list(zone_ids), "ids of zones, such as usw2-az2")
-
-
-def filled_up(zone_ids: tuple[str, ...], num_zones: int) -> tuple[str, ...]:
-    """The zones, and so many others of their Region that there are `num_zones`; in the order of their ids.
-
-    Raises:
-        ConfigError: where the zones are of several Regions, or fewer than EKS needs.
-    """
-    if not zone_ids:
-        return ()
-    if len({zone_id.partition("-az")[0] for zone_id in zone_ids}) > 1:
-        raise ConfigError("availability_zone_ids", list(zone_ids), "zones of one Region")
-    others = [zone_id for zone_id in zones_beside(zone_ids[0]) if zone_id not in zone_ids]
-    filled = sorted((*zone_ids, *others[: max(num_zones - len(zone_ids), 0)]))
-    if len(filled) < MIN_ZONES:
-        raise ConfigError("availability_zone_ids", list(zone_ids), "two zones or more: EKS needs two")
-    return tuple(filled)

@@ -10,6 +10,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from hypertier.catalog.addons import OBSERVABILITY
 from hypertier.errors import ConfigError
 from hypertier_cdk.addons import new_addon
 from hypertier_cdk.arguments import checked
@@ -17,7 +18,6 @@ from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 
-ADDON = "amazon-sagemaker-hyperpod-observability"
 SERVICE_ACCOUNT = "hyperpod-observability-operator-otel-collector"
 CATEGORIES = (
     "acceleratedComputeMetrics",
@@ -106,7 +106,7 @@ class Observability(Construct):
             self,
             "Addon",
             cluster=cluster.eks_cluster,
-            name=ADDON,
+            name=OBSERVABILITY,
             version=addon_version,
             configuration={
                 "ampWorkspace": {

@@ -10,29 +10,17 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct, IDependable
 
-from hypertier.catalog.operator import REGIONS, ROLE_PREFIX
+from hypertier.catalog.addons import CERT_MANAGER, INFERENCE_OPERATOR, METRICS_SERVER
+from hypertier.catalog.operator import ADDON_VERSIONS, REGIONS, ROLE_PREFIX
 from hypertier.errors import ConfigError
-from hypertier_cdk.addons import CERT_MANAGER, METRICS_SERVER, new_addon
+from hypertier_cdk.addons import new_addon
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.controllers import let_make_load_balancers, let_read_metrics
 from hypertier_cdk.nag import accept, accept_managed_policies, accept_wildcards
 from hypertier_cdk.roles import service_account_role
 
-ADDON = "amazon-sagemaker-hyperpod-inference"
 NAMESPACE = "hyperpod-inference-system"
-# The operator's release and the add-on's that carries it.
-# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-inference-release-notes.html
-# (read 2026-12-01)
-ADDON_VERSIONS = {
-    "3.0": "v1.0.0-eksbuild.1",
-    "3.1": "v1.2.0-eksbuild.1",
-    "3.2": "v1.3.0-eksbuild.1",
-    "3.3": "v1.4.0-eksbuild.1",
-    "3.4": "v1.5.0-eksbuild.1",
-    "3.6": "v2.0.0-eksbuild.2",
-    "3.7": "v2.1.0-eksbuild.1",
-}
 # Releases that bring AWS's inference gateway; whether it is on by default differs, so it is always said.
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-inference-gateway.html
 # (read 2026-12-01)
@@ -118,7 +106,7 @@ class InferenceOperator(Construct):
             self,
             "Addon",
             cluster=cluster.eks_cluster,
-            name=ADDON,
+            name=INFERENCE_OPERATOR,
             version=ADDON_VERSIONS[version],
             configuration=configuration,
             overwrite=cluster.adopted is None,

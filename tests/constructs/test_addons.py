@@ -9,8 +9,8 @@ import aws_cdk as cdk
 import pytest
 from fakes_templates import depends_on, resources, synthesize
 
+from hypertier.catalog.addons import AFTER_NODES, BEFORE_NODES, FSX_DRIVER, S3_DRIVER
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network
-from hypertier_cdk.addons import AFTER_NODES, BEFORE_NODES, FSX_DRIVER, S3_DRIVER
 from hypertier_cdk.review.access import trusted_by
 
 SYSTEM = InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=1)

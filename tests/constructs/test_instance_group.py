@@ -9,11 +9,11 @@ from aws_cdk import aws_iam as iam
 from fakes_templates import new_stack, permissions, properties, statements, synthesize, the
 
 from hypertier.errors import ConfigError
+from hypertier.planning.addresses import addresses_by_zone
 from hypertier.spec import instance_group as spec
 from hypertier.spec.instance_group import GPU_TAINT, PatchSchedule, Taint, Volume
 from hypertier.spec.lifecycle import LifecycleScript
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, TieredStorage
-from hypertier_cdk.cluster import addresses_by_zone
 from hypertier_cdk.plain import resource
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/0a1b2c3d"

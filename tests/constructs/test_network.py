@@ -10,10 +10,10 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from fakes_templates import new_stack, properties, resources, synthesize, the
 
+from hypertier.catalog.vpc_services import SERVICES_BY_NEED, services_for
+from hypertier.catalog.zones import filled_up
 from hypertier.errors import ConfigError
 from hypertier_cdk import Network
-from hypertier_cdk.network import filled_up
-from hypertier_cdk.vpc_endpoints import SERVICES_BY_NEED, services_for
 
 
 def tags(subnet: dict[str, Any]) -> dict[str, str]:

@@ -9,9 +9,10 @@ import aws_cdk as cdk
 import pytest
 from fakes_templates import depends_on, new_stack, permissions, resources, synthesize, the
 
+from hypertier.catalog.addons import OBSERVABILITY as ADDON
 from hypertier.errors import ConfigError
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, Observability
-from hypertier_cdk.observability import ADDON, SERVICE_ACCOUNT
+from hypertier_cdk.observability import SERVICE_ACCOUNT
 
 
 def observed(stack: cdk.Stack, **settings: Any) -> Observability:

@@ -9,10 +9,11 @@ import aws_cdk as cdk
 import pytest
 from fakes_templates import REGION, depends_on, resources, synthesize, template_of, the
 
+from hypertier.catalog.addons import CERT_MANAGER, FSX_DRIVER, METRICS_SERVER, S3_DRIVER
+from hypertier.catalog.addons import INFERENCE_OPERATOR as ADDON
+from hypertier.catalog.operator import ADDON_VERSIONS
 from hypertier.errors import ConfigError
 from hypertier_cdk import HyperPodCluster, InferenceOperator, InstanceGroup, Network
-from hypertier_cdk.addons import CERT_MANAGER, FSX_DRIVER, METRICS_SERVER, S3_DRIVER
-from hypertier_cdk.operator_addon import ADDON, ADDON_VERSIONS
 from hypertier_cdk.review.access import trusted_by
 
 SYSTEM = InstanceGroup(name="system", instance_type="ml.m5.4xlarge", count=1)

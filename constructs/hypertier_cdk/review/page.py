@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hypertier.catalog.prices import PRICES, PriceTable
+from hypertier.planning.quotas import Quota
 from hypertier_cdk.review.access import BroadStatement, ManagedPolicy, broad_statements, managed_policies
 from hypertier_cdk.review.bill import Bill, BillLine, bill_of
 from hypertier_cdk.review.encryption import Encryption, encryption_of
@@ -16,7 +17,7 @@ from hypertier_cdk.review.exposure import exposed, outbound
 from hypertier_cdk.review.immutables import Immutable, immutables_of
 from hypertier_cdk.review.installed import Installed, installed_in
 from hypertier_cdk.review.picture import picture_of
-from hypertier_cdk.review.quotas import Quota, quotas_of
+from hypertier_cdk.review.quotas import quotas_of
 from hypertier_cdk.review.templates import Assembly, read_assembly
 from hypertier_cdk.review.unseen import unseen_in
 

@@ -24,3 +24,16 @@ REGIONS = (
     "us-west-2",
 )
 """Regions whose registries hold its images, from the operator's own chart (2.2.2)."""
+
+# The operator's release and the add-on's that carries it.
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-inference-release-notes.html
+# (read 2026-12-01)
+ADDON_VERSIONS = {
+    "3.0": "v1.0.0-eksbuild.1",
+    "3.1": "v1.2.0-eksbuild.1",
+    "3.2": "v1.3.0-eksbuild.1",
+    "3.3": "v1.4.0-eksbuild.1",
+    "3.4": "v1.5.0-eksbuild.1",
+    "3.6": "v2.0.0-eksbuild.2",
+    "3.7": "v2.1.0-eksbuild.1",
+}

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import re
 
+from hypertier.errors import ConfigError
+
+MIN_ZONES = 2  # EKS puts its control plane into two zones at least
+USUAL_ZONES = 3
+"""So many does a new VPC have where nothing else is said."""
+
 REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,12}){1,2}-[0-9]")
 
 ZONE_NAME = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9][a-z]")
@@ -50,3 +56,20 @@ def zones_of(region: str) -> tuple[str, ...]:
     area, _, rest = re.sub("(?<=north|south)(?=east|west)", "-", region).partition("-")
     short = area + "".join(word[0] for word in rest.split("-") if word)
     return tuple(f"{short}-az{number}" for number in _NUMBERS_BY_PREFIX.get(short, ()))
+
+
+def filled_up(zone_ids: tuple[str, ...], num_zones: int) -> tuple[str, ...]:
+    """The zones, and so many others of their Region that there are `num_zones`; in the order of their ids.
+
+    Raises:
+        ConfigError: where the zones are of several Regions, or fewer than EKS needs.
+    """
+    if not zone_ids:
+        return ()
+    if len({zone_id.partition("-az")[0] for zone_id in zone_ids}) > 1:
+        raise ConfigError("availability_zone_ids", list(zone_ids), "zones of one Region")
+    others = [zone_id for zone_id in zones_beside(zone_ids[0]) if zone_id not in zone_ids]
+    filled = sorted((*zone_ids, *others[: max(num_zones - len(zone_ids), 0)]))
+    if len(filled) < MIN_ZONES:
+        raise ConfigError("availability_zone_ids", list(zone_ids), "two zones or more: EKS needs two")
+    return tuple(filled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hypertier.catalog.addons import S3_DRIVER
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
@@ -17,7 +18,6 @@ STRATEGY = path("spec.intelligentRoutingSpec.routingStrategy")
 BACKEND = path("spec.kvCacheSpec.l2CacheSpec.l2CacheBackend")
 ROUTING = "spec.intelligentRoutingSpec"
 TRIGGERS = ("cloudWatchTrigger", "cloudWatchTriggerList", "prometheusTrigger", "prometheusTriggerList")
-S3_DRIVER = "aws-mountpoint-s3-csi-driver"
 OIDC_PROVIDER = Said(
     "the ARN of its OIDC provider in IAM, by which what mounts S3, or AWS's operator, gets a role",
     "S3 마운트 드라이버나 AWS 오퍼레이터의 역할이 신뢰할 클러스터 OIDC 공급자의 IAM ARN",
