@@ -18,7 +18,7 @@ from hypertier.errors import ConfigError, HypertierError
 from hypertier.lab.client import ask
 from hypertier.spec.quantities import parse_seconds
 from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
-from hypertier.tier.backends.resp import CA_FILE
+from hypertier.tier.backends.connecting import CA_FILE
 from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.credentials import credential_source
 from hypertier.tier.inventory import NamespaceCount, count, differences, read_facts

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from urllib.parse import urlencode
 
 from hypertier.errors import ConfigError, MissingPackageError, TierUnavailableError
+from hypertier.tier.asking import Asker
 
 USERNAME_VARIABLE = "HYPERTIER_L2_USERNAME"
 PASSWORD_VARIABLE = "HYPERTIER_L2_PASSWORD"
@@ -33,8 +33,12 @@ class Credentials:
 class CredentialSource(Protocol):
     """Gives credentials for a new connection."""
 
-    def get(self) -> Credentials | None:
-        """Return the credentials, or None where L2 asks for none."""
+    def get(self, timeout_seconds: float) -> Credentials | None:
+        """Return the credentials, or None where L2 asks for none.
+
+        Raises:
+            TierUnavailableError: they can't be had, or not in time.
+        """
         ...
 
     def forget(self) -> None:
@@ -48,7 +52,7 @@ class FixedCredentials:
     def __init__(self, credentials: Credentials | None = None) -> None:
         self._credentials = credentials
 
-    def get(self) -> Credentials | None:
+    def get(self, timeout_seconds: float) -> Credentials | None:
         """Return the credentials."""
         return self._credentials
 
@@ -65,69 +69,81 @@ class SecretCredentials:
     def __init__(self, secret_arn: str, fetch: Callable[[str], str]) -> None:
         self._secret_arn = secret_arn
         self._fetch = fetch
-        self._lock = threading.Lock()
+        self._asker = Asker(f"the secret of {SECRET_VARIABLE}", self._ask)
         self._credentials: Credentials | None = None
 
-    def get(self) -> Credentials | None:
+    def get(self, timeout_seconds: float) -> Credentials | None:
         """Return the credentials; asks Secrets Manager when none are remembered.
 
         Raises:
-            TierUnavailableError: the secret holds something else. Errors of the AWS client pass through.
+            TierUnavailableError: Secrets Manager fails, is slow, or keeps something else there.
         """
-        with self._lock:
-            if self._credentials is None:
-                self._credentials = parse_secret(self._fetch(self._secret_arn))
-            return self._credentials
+        return self._credentials or self._asker.answer(timeout_seconds)
 
     def forget(self) -> None:
         """Fetch the secret anew at the next `get`."""
-        with self._lock:
-            self._credentials = None
+        self._credentials = None
+
+    def _ask(self) -> Credentials:
+        self._credentials = found = parse_secret(self._fetch(self._secret_arn))
+        return found
 
 
 class IamCredentials:
     """A token in place of a password: a signed request to ElastiCache, good for 15 minutes.
 
-    Each connection gets one of its own; signing asks nobody.
+    Each connection gets a fresh one: ElastiCache ends connections after 12 hours. Signing asks nobody, but
+    the pod's role must be had first, which asks AWS now and then.
     """
 
-    def __init__(self, user: str, cache: str, region: str, sign: Callable[[str, str], str]) -> None:
+    def __init__(self, user: str, cache: str, sign: Callable[[str], str]) -> None:
         self._user = user
         self._url = f"https://{cache}/?{urlencode({'Action': 'connect', 'User': user})}"
-        self._region = region
-        self._sign = sign
+        self._asker = Asker(f"the role of {IAM_VARIABLE}", lambda: sign(self._url))
 
-    def get(self) -> Credentials | None:
-        """Sign a token. Errors of the AWS client pass through."""
-        return Credentials(self._sign(self._url, self._region).removeprefix("https://"), self._user)
+    def get(self, timeout_seconds: float) -> Credentials | None:
+        """Sign a token."""
+        return Credentials(self._asker.answer(timeout_seconds).removeprefix("https://"), self._user)
 
     def forget(self) -> None:
         """Do nothing: every token is new."""
 
 
-def sign_request(url: str, region: str) -> str:
-    """Sign a request to connect, with the role of the pod.
+class Signer:
+    """Signs requests to connect, with the role of the pod, which it keeps. Used by one thread at a time.
 
     https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/auth-iam.html (read 2026-12-01)
     """
-    try:
-        import botocore.session
-        from botocore.model import ServiceId
-        from botocore.signers import RequestSigner
-    except ImportError as error:
-        raise MissingPackageError(IAM_VARIABLE, "boto3", "engine") from error
-    session = botocore.session.get_session()
-    credentials = session.get_credentials()
-    if credentials is None:
-        raise TierUnavailableError(f"{IAM_VARIABLE} is set, but this pod has no role of AWS to sign with")
-    emitter = session.get_component("event_emitter")
-    signer = RequestSigner(ServiceId("elasticache"), region, "elasticache", "v4", credentials, emitter)
-    request = {"method": "GET", "url": url, "body": {}, "headers": {}, "context": {}}
-    return str(
-        signer.generate_presigned_url(
-            request, operation_name="connect", expires_in=TOKEN_SECONDS, region_name=region
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+        self._session: Any = None
+
+    def __call__(self, url: str) -> str:
+        """Sign `url`. Errors of the AWS client pass through."""
+        try:
+            import botocore.session
+            from botocore.model import ServiceId
+            from botocore.signers import RequestSigner
+        except ImportError as error:
+            raise MissingPackageError(IAM_VARIABLE, "boto3", "engine") from error
+        if self._session is None:
+            self._session = botocore.session.get_session()
+            self._session.set_default_client_config(client_config())  # of STS, where the role comes from it
+        session = self._session
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise TierUnavailableError(f"{IAM_VARIABLE} is set, but this pod has no role of AWS to sign with")
+        emitter = session.get_component("event_emitter")
+        signer = RequestSigner(
+            ServiceId("elasticache"), self._region, "elasticache", "v4", credentials, emitter
         )
-    )
+        request = {"method": "GET", "url": url, "body": {}, "headers": {}, "context": {}}
+        return str(
+            signer.generate_presigned_url(
+                request, operation_name="connect", expires_in=TOKEN_SECONDS, region_name=self._region
+            )
+        )
 
 
 def parse_secret(text: str) -> Credentials:
@@ -161,13 +177,18 @@ def aws_client(service: Literal["secretsmanager", "kms"], region: str, needed_fo
     """A client that gives up soon: connections wait for it, and with them what is to be moved."""
     try:
         import boto3
-        from botocore.config import Config
     except ImportError as error:
         raise MissingPackageError(needed_for, "boto3", "engine") from error
-    config = Config(
+    return boto3.client(service, region_name=region, config=client_config())
+
+
+def client_config() -> Any:
+    """Time limits of calls to AWS."""
+    from botocore.config import Config
+
+    return Config(
         connect_timeout=AWS_SECONDS, read_timeout=AWS_SECONDS, retries={"total_max_attempts": AWS_ATTEMPTS}
     )
-    return boto3.client(service, region_name=region, config=config)
 
 
 def credential_source(environ: Mapping[str, str]) -> CredentialSource:
@@ -189,7 +210,7 @@ def credential_source(environ: Mapping[str, str]) -> CredentialSource:
             raise ConfigError("AWS_REGION", "", f"the region of the cache beside {IAM_VARIABLE}")
         if not _CACHE_NAME.fullmatch(cache):
             raise ConfigError(IAM_VARIABLE, cache, "the name of a replication group, in small letters")
-        return IamCredentials(username, cache, region, sign_request)
+        return IamCredentials(username, cache, Signer(region))
     if username:
         raise ConfigError(PASSWORD_VARIABLE, password or "", f"a password beside {USERNAME_VARIABLE}")
     secret_arn = environ.get(SECRET_VARIABLE)

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
 from urllib.parse import parse_qs
 
 import pytest
@@ -12,11 +20,13 @@ from hypertier.tier.credentials import (
     IamCredentials,
     SecretCredentials,
     aws_client,
+    client_config,
     credential_source,
     parse_secret,
 )
 from hypertier.tier.mover_process import SILENCE_SECONDS
 
+SECONDS = 20.0
 IAM = {"HYPERTIER_L2_IAM_CACHE": "l2", "HYPERTIER_L2_USERNAME": "tier", "AWS_REGION": "us-west-2"}
 ARN = "arn:aws:secretsmanager:us-west-2:111122223333:secret:l2-AbCdEf"
 
@@ -28,11 +38,11 @@ def test_the_environment_goes_before_the_secret() -> None:
         "HYPERTIER_L2_SECRET_ARN": ARN,
     }
 
-    assert credential_source(environ).get() == Credentials("hunter2", "tier")
+    assert credential_source(environ).get(SECONDS) == Credentials("hunter2", "tier")
 
 
 def test_without_any_setting_there_are_none() -> None:
-    assert credential_source({}).get() is None
+    assert credential_source({}).get(SECONDS) is None
 
 
 def test_a_secret_is_not_fetched_before_it_is_needed() -> None:
@@ -62,7 +72,7 @@ def test_a_token_of_iam_is_a_signed_request_to_connect(monkeypatch: pytest.Monke
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-real-key")
 
-    credentials = credential_source(IAM).get()
+    credentials = credential_source(IAM).get(SECONDS)
 
     assert credentials is not None
     host, _, query = credentials.password.partition("/?")
@@ -76,15 +86,15 @@ def test_a_token_of_iam_is_a_signed_request_to_connect(monkeypatch: pytest.Monke
 def test_every_connection_gets_a_token_of_its_own() -> None:
     signed: list[str] = []
 
-    def sign(url: str, region: str) -> str:
+    def sign(url: str) -> str:
         signed.append(url)
-        return f"{url}&region={region}&number={len(signed)}"
+        return f"{url}&number={len(signed)}"
 
-    source = IamCredentials("tier", "l2", "us-west-2", sign)
+    source = IamCredentials("tier", "l2", sign)
 
-    tokens = [credentials.password for _ in range(2) if (credentials := source.get())]
+    tokens = [credentials.password for _ in range(2) if (credentials := source.get(SECONDS))]
 
-    assert tokens == [f"l2/?Action=connect&User=tier&region=us-west-2&number={i}" for i in (1, 2)]
+    assert tokens == [f"l2/?Action=connect&User=tier&number={i}" for i in (1, 2)]
 
 
 def test_a_secret_is_fetched_once_and_again_after_a_refusal() -> None:
@@ -95,11 +105,11 @@ def test_a_secret_is_fetched_once_and_again_after_a_refusal() -> None:
         return f'{{"username": "tier", "password": "p{len(fetched)}"}}'
 
     source = SecretCredentials(ARN, fetch)
-    first = [source.get(), source.get()]
+    first = [source.get(SECONDS), source.get(SECONDS)]
     source.forget()
 
     assert first == [Credentials("p1", "tier")] * 2
-    assert source.get() == Credentials("p2", "tier")
+    assert source.get(SECONDS) == Credentials("p2", "tier")
     assert fetched == [ARN, ARN]
 
 
@@ -120,3 +130,75 @@ def test_a_secrets_manager_that_does_not_answer_holds_nothing_up_for_long() -> N
 
 def test_a_password_is_not_in_the_repr() -> None:
     assert "hunter2" not in repr(Credentials("hunter2", "tier"))
+
+
+def test_the_role_of_the_pod_is_had_once_for_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MetadataService() as service:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url)
+        source = credential_source(IAM)
+
+        for _ in range(5):
+            source.get(SECONDS)
+
+        assert service.num_asked == 1
+
+
+def test_a_role_that_cannot_be_had_in_time_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MetadataService(hangs=True) as service:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url)
+        source = credential_source(IAM)
+        begin = time.monotonic()
+
+        for _ in range(4):
+            with pytest.raises(TierUnavailableError, match="HYPERTIER_L2_IAM_CACHE did not answer"):
+                source.get(0.1)
+
+        assert time.monotonic() - begin < SECONDS / 4
+
+
+def test_sts_is_given_up_soon_where_the_role_comes_from_it() -> None:
+    config = client_config()
+
+    assert config.connect_timeout + config.read_timeout <= 5
+    assert config.retries["total_max_attempts"] <= 2
+
+
+class MetadataService:
+    """Where a pod's role comes from on EKS."""
+
+    def __init__(self, hangs: bool = False) -> None:
+        self.num_asked = 0
+        over, service = threading.Event(), self
+        self._over = over
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                service.num_asked += 1
+                over.wait(SECONDS if hangs else 0)
+                expires = datetime.now(UTC) + timedelta(hours=6)
+                role = {"AccessKeyId": "AKIAEXAMPLE", "SecretAccessKey": "not-a-real-key", "Token": "t"}
+                body = json.dumps(role | {"Expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/credentials"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(SECONDS)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from hypertier.errors import TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer
+from hypertier.tier.backends.connecting import seconds_left
 from hypertier.tier.backends.segment import Identity, Piece
 
 T = TypeVar("T")
@@ -181,18 +182,6 @@ class Daemon:
 def value_path(key: bytes) -> str:
     """Where a value is."""
     return f"/v1/kv/{BUCKET}/{quote(key, safe='')}"
-
-
-def seconds_left(deadline: float) -> float:
-    """The time until `deadline`.
-
-    Raises:
-        TimeoutError: it has passed.
-    """
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    return left
 
 
 def attempt(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from hypertier.errors import ConfigError, TierError, TierPartError, TierProtocolError, TierUnavailableError
+from hypertier.errors import TierError, TierPartError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer, Listener
+from hypertier.tier.backends.connecting import Trust
 from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import parse_redirect
@@ -20,25 +20,8 @@ from hypertier.tier.credentials import CredentialSource
 
 T = TypeVar("T")
 
-CA_FILE = "secondary_tiers.ca_file"
 MAX_REDIRECTS = 5
 ASKING = command(b"ASKING")
-
-
-def tls_context(ca_file: str = "") -> ssl.SSLContext:
-    """Verify the server's certificate and name, by `ca_file` or by the system's authorities.
-
-    TLS 1.2 or newer.
-
-    Raises:
-        ConfigError: `ca_file` holds no certificates.
-    """
-    try:
-        context = ssl.create_default_context(cafile=ca_file or None)
-    except OSError as error:
-        raise ConfigError(CA_FILE, ca_file, f"a file of certificates in PEM form ({error})") from error
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 @dataclass(frozen=True)
@@ -55,7 +38,7 @@ class RespBackend:
 
     def __init__(self, address: L2Address, credentials: CredentialSource, ca_file: str = "") -> None:
         self._seed = address
-        self._topology = Topology(address, credentials, tls_context(ca_file) if address.tls else None)
+        self._topology = Topology(address, credentials, Trust(ca_file) if address.tls else None)
 
     def exists_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
         """Send one EXISTS per key, all at once, to all servers at once; with no keys, send PING.

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hypertier.errors import TierProtocolError
 from hypertier.tier.address import L2Address
-from hypertier.tier.backends.resp import refusal, tls_context
+from hypertier.tier.backends.connecting import Trust
+from hypertier.tier.backends.resp import refusal
 from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.topology import Topology
@@ -26,7 +27,7 @@ class RespAdmin:
     """
 
     def __init__(self, address: L2Address, credentials: CredentialSource, ca_file: str = "") -> None:
-        self._topology = Topology(address, credentials, tls_context(ca_file) if address.tls else None)
+        self._topology = Topology(address, credentials, Trust(ca_file) if address.tls else None)
 
     def values(self) -> Iterator[Value]:
         """Yield every value with its size and the time that it has left."""

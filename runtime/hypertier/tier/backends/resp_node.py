@@ -13,6 +13,7 @@ from typing import TypeVar
 from hypertier.errors import TierError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer, Listener
+from hypertier.tier.backends.connecting import Places, Trust, seconds_left
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply, ReplyReader, drop
 from hypertier.tier.circuit import Circuit
 from hypertier.tier.credentials import CredentialSource
@@ -29,8 +30,10 @@ def command(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
-# of a primary that became a replica: by its name, a new connection finds the one that took its place
-NO_LONGER_PRIMARY = ("READONLY", "MASTERDOWN")
+# of a primary that became a replica: by its name, a new connection finds the one that took its place; and of
+# one that asks for a login, or for another one, of a connection that it had taken before
+OUTDATED = ("READONLY", "MASTERDOWN", "NOAUTH")
+TLS_PIECE_BYTES = 16 * 1024  # what TLS sends at once, and with it a call of `send`
 
 
 class Connection:
@@ -41,17 +44,16 @@ class Connection:
     has to wait for the interpreter's lock, behind the engine.
     """
 
-    def __init__(self, address: L2Address, tls: ssl.SSLContext | None, deadline: float) -> None:
+    def __init__(self, raw: socket.socket, host: str, tls: ssl.SSLContext | None, deadline: float) -> None:
         self.deadline = deadline
         self.is_fresh = True
         self.is_outdated = False  # its server has said that it is not the one to ask any more
-        raw = socket.create_connection((address.host, address.port), self._seconds_left())
         self._socket: socket.socket = raw
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls:
                 raw.settimeout(self._seconds_left())
-                self._socket = tls.wrap_socket(raw, server_hostname=address.host)
+                self._socket = tls.wrap_socket(raw, server_hostname=host)
                 self._reader = ReplyReader(self._recv_into_by_tls)
             else:
                 raw.settimeout(None)
@@ -62,11 +64,11 @@ class Connection:
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Send all of `buffers` without joining them."""
-        left = [memoryview(buffer) for buffer in buffers]
+        left = [memoryview(buffer) for buffer in buffers if len(buffer)]
         if isinstance(self._socket, ssl.SSLSocket):
-            for buffer in left:
+            while left:  # not `sendall`: it would give each piece all of the time
                 self._socket.settimeout(self._seconds_left())
-                self._socket.sendall(buffer)
+                drop(left, self._socket.send(left[0][:TLS_PIECE_BYTES]))
             return
         while left:
             self._limit(socket.SO_SNDTIMEO)
@@ -89,7 +91,7 @@ class Connection:
         return length
 
     def _note(self, error: ErrorReply) -> None:
-        self.is_outdated |= error.code in NO_LONGER_PRIMARY
+        self.is_outdated |= error.code in OUTDATED
 
     def abort(self) -> None:
         """Break the connection off; a thread that waits in it gets an error at once."""
@@ -119,10 +121,7 @@ class Connection:
         self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(*divmod(microseconds, 1_000_000)))
 
     def _seconds_left(self) -> float:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        return left
+        return seconds_left(self.deadline)
 
 
 def in_time(transfer: Callable[[], int]) -> int:
@@ -136,10 +135,11 @@ def in_time(transfer: Callable[[], int]) -> int:
 class Node:
     """A server and the idle connections to it. Connects when first used. Used by many threads at once."""
 
-    def __init__(self, address: L2Address, credentials: CredentialSource, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, address: L2Address, credentials: CredentialSource, trust: Trust | None) -> None:
         self.address = address
         self._credentials = credentials
-        self._tls = tls
+        self._trust = trust
+        self._places = Places(address)
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._live: set[Connection] = set()
@@ -246,8 +246,9 @@ class Node:
         if connection is not None:
             connection.deadline = deadline
             return connection
-        credentials = self._credentials.get()
-        connection = Connection(self.address, self._tls, deadline)
+        credentials = self._credentials.get(seconds_left(deadline))
+        tls = self._trust.context() if self._trust else None
+        connection = Connection(self._places.connect(deadline), self.address.host, tls, deadline)
         with self._lock:
             self._live.add(connection)
         try:

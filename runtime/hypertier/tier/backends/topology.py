@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from collections.abc import Callable
 
 from hypertier.errors import TierError, TierUnavailableError
 from hypertier.tier.address import L2Address
+from hypertier.tier.backends.connecting import Trust
 from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import NUM_SLOTS, Redirect, key_slot, parse_slots
@@ -28,12 +28,12 @@ class Topology:
         self,
         seed: L2Address,
         credentials: CredentialSource,
-        tls: ssl.SSLContext | None,
+        trust: Trust | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seed = seed
         self._credentials = credentials
-        self._tls = tls
+        self._trust = trust
         self._clock = clock
         self._lock = threading.Lock()
         self._refreshing = threading.Lock()
@@ -68,7 +68,7 @@ class Topology:
             if address not in self._nodes:
                 if self._is_closed:
                     raise TierUnavailableError("L2 is closed")
-                self._nodes[address] = Node(address, self._credentials, self._tls)
+                self._nodes[address] = Node(address, self._credentials, self._trust)
             return self._nodes[address]
 
     def follow(self, redirect: Redirect) -> Node:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ssl
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fakes_tier import RealValkey, Relay, ScriptedServer, TlsRelay, eventually
 
 from hypertier.errors import TierError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address, parse_l2_url
-from hypertier.tier.backends.resp import RespBackend, tls_context
+from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.credentials import Credentials, CredentialSource, FixedCredentials, SecretCredentials
 
 LONG, SHORT = 20.0, 0.2
@@ -70,6 +71,38 @@ def test_a_refused_login_forgets_the_secret_and_never_shows_it() -> None:
         assert "WRONGPASS" in str(refused.value)
         assert "secret" not in str(refused.value)
         assert server.commands[1] == [b"AUTH", b"new-secret"]
+
+
+def test_a_connection_that_is_to_log_in_anew_is_replaced_by_one_that_does() -> None:
+    source = FixedCredentials(Credentials("sesame"))
+    script = (b"+OK\r\n", b":1\r\n", b"-NOAUTH Authentication required.\r\n", b"+OK\r\n", b":1\r\n")
+    with ScriptedServer(*script) as server, backend(server, source) as resp:
+        found = resp.exists_many([b"k"], LONG)
+        with pytest.raises(TierUnavailableError, match="NOAUTH"):
+            resp.exists_many([b"k"], LONG)
+
+        assert found == resp.exists_many([b"k"], LONG) == [True]
+        assert [command for command, *_ in server.commands] == [
+            b"AUTH",
+            b"EXISTS",
+            b"EXISTS",
+            b"AUTH",
+            b"EXISTS",
+        ]
+
+
+def test_a_secret_that_cannot_be_had_in_time_is_an_error_in_time() -> None:
+    over = threading.Event()
+    source = SecretCredentials("arn", lambda _: str(over.wait(LONG)))
+    with ScriptedServer(b"+OK\r\n") as server, backend(server, source) as resp:
+        begin = time.monotonic()
+
+        for _ in range(4):
+            with pytest.raises(TierUnavailableError, match="HYPERTIER_L2_SECRET_ARN did not answer"):
+                get(resp, 4, SHORT)
+
+        assert time.monotonic() - begin < LONG / 2
+        over.set()
 
 
 def test_put_always_sets_a_time_to_live() -> None:
@@ -235,14 +268,6 @@ def test_after_a_failover_behind_the_same_name_the_new_primary_is_used() -> None
         resp.close()
 
 
-def test_tls_verifies_certificate_and_name() -> None:
-    context = tls_context()
-
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    assert context.check_hostname
-    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-
-
 @pytest.mark.parametrize(
     ("host", "knows_the_authority", "reason"),
     [("localhost", False, "certificate verify failed"), ("127.0.0.1", True, "IP address mismatch")],
@@ -257,6 +282,29 @@ def test_a_certificate_that_does_not_prove_the_server_is_refused(
 
         with pytest.raises(TierUnavailableError, match=reason):
             resp.exists_many([b"k"], LONG)
+
+
+def test_a_reader_that_drips_holds_a_store_by_tls_no_longer_than_there_is_time(tmp_path: Path) -> None:
+    with RealValkey() as valkey, contextlib.closing(DrippingRelay(valkey.port, tmp_path)) as relay:
+        resp = RespBackend(
+            L2Address("localhost", relay.port, tls=True), FixedCredentials(), str(relay.ca_file)
+        )
+        begin = time.monotonic()
+
+        with pytest.raises(TierUnavailableError):
+            resp.put(b"k", [bytes(32 * 1024 * 1024)], 60, 1.0)
+
+        assert time.monotonic() - begin < 5.0
+        resp.close()
+
+
+class DrippingRelay(TlsRelay):
+    """Takes a little of what it is sent every now and then, and so is never quite stuck."""
+
+    def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
+        while not answers and source.recv(64 * 1024):
+            self._over.wait(0.1)
+        super()._pump(source, sink, answers)
 
 
 def test_rediss_to_a_server_without_tls_is_an_error() -> None:
