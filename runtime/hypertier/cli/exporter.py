@@ -13,6 +13,9 @@ import click
 from hypertier.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hypertier.exporter.discovery import Discover
     from hypertier.router.tls import EngineTls
 
 MAX_INTERVAL_SECONDS = 86_400
@@ -27,7 +30,7 @@ NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/#:-]{0,254}")
     "--discover dns://contracts-engine-headless.inference.svc:8000",
 )
 @click.option(
-    "--endpoint", required=True, metavar="NAME", help="The endpoint's name, dimension of every series."
+    "--endpoint", required=True, metavar="NAME", help="The endpoint's name, a dimension of every series."
 )
 @click.option(
     "--discover",
@@ -36,6 +39,18 @@ NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/#:-]{0,254}")
 )
 @click.option(
     "--replica", "replicas", multiple=True, metavar="URL", help="http://HOST:PORT of an engine; repeatable."
+)
+@click.option(
+    "--prefill-discover",
+    metavar="dns://HOST:PORT",
+    help="Engines that prefill for those others, which then have series apart.",
+)
+@click.option(
+    "--prefill-replica",
+    "prefill_replicas",
+    multiple=True,
+    metavar="URL",
+    help="Such an engine, in place of --prefill-discover; repeatable.",
 )
 @click.option("--replica-ca", metavar="FILE", help="Ask engines by TLS; one of these CAs signed for them.")
 @click.option("--replica-cert", metavar="FILE", help="What engines are shown: the chain, in PEM.")
@@ -58,6 +73,8 @@ def command(
     endpoint: str,
     discover: str | None,
     replicas: tuple[str, ...],
+    prefill_discover: str | None,
+    prefill_replicas: tuple[str, ...],
     replica_ca: str | None,
     replica_cert: str | None,
     replica_key: str | None,
@@ -75,14 +92,10 @@ def command(
     """
     from hypertier.catalog.zones import REGION
     from hypertier.exporter.cloudwatch import CloudWatch
-    from hypertier.exporter.discovery import by_dns, fixed
     from hypertier.exporter.exporter import Exporter
     from hypertier.exporter.metrics import NEEDS_L1
     from hypertier.exporter.probe import health_server
 
-    if bool(discover) == bool(replicas):
-        got = f"{discover} and {len(replicas)} --replica" if discover else None
-        raise ConfigError("--discover", got, "either --discover dns://HOST:PORT or --replica URL, not both")
     if not ENDPOINT.fullmatch(endpoint):
         raise ConfigError("--endpoint", endpoint, "the endpoint's name: 1 to 253 letters, digits, . and -")
     if not REGION.fullmatch(region):
@@ -100,7 +113,13 @@ def command(
     if not 0 < timeout <= interval:
         raise ConfigError("--timeout", timeout, f"more than 0 and at most --interval {interval:g}")
     tls = engine_tls(replica_ca, replica_cert, replica_key, replica_server_name)
-    find = by_dns(discover, "https" if tls else "http") if discover else fixed(replicas)
+    scheme = "https" if tls else "http"
+    find = found_by("--discover", discover, "--replica", replicas, scheme)
+    prefill = None
+    if prefill_discover is not None or prefill_replicas:
+        prefill = found_by(
+            "--prefill-discover", prefill_discover, "--prefill-replica", prefill_replicas, scheme
+        )
     address = parse_listen(listen)
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -110,6 +129,7 @@ def command(
     exporter = Exporter(
         find,
         CloudWatch(endpoint, namespace, region),
+        prefill=prefill,
         interval_seconds=interval,
         timeout_seconds=timeout,
         ignore=frozenset() if l1 else NEEDS_L1,
@@ -125,6 +145,23 @@ def command(
             port,
         )
         exporter.run(stop)
+
+
+def found_by(
+    discover_option: str, target: str | None, replica_option: str, urls: Sequence[str], scheme: str
+) -> Discover:
+    """How engines are found: by a Service's name, or as they are listed.
+
+    Raises:
+        ConfigError: neither or both are given, or one that nothing could be reached under.
+    """
+    from hypertier.exporter.discovery import by_dns, fixed
+
+    if bool(target) == bool(urls):
+        got = f"{target} and {len(urls)} {replica_option}" if target else target
+        expected = f"either {discover_option} dns://HOST:PORT or {replica_option} URL, not both"
+        raise ConfigError(discover_option, got, expected)
+    return by_dns(target, scheme, discover_option) if target else fixed(urls, replica_option)
 
 
 def engine_tls(

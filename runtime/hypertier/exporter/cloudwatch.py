@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from hypertier.errors import MissingPackageError, PublishError
-from hypertier.exporter.metrics import DIMENSION
+from hypertier.exporter.metrics import DIMENSION, ROLE_DIMENSION
 from hypertier.exporter.series import DataPoint
 
 try:
@@ -54,9 +54,12 @@ class CloudWatch:
             raise PublishError(f"CloudWatch did not take {len(metrics)} data points: {error}") from error
 
     def _metric(self, point: DataPoint, at: datetime) -> dict[str, Any]:
+        dimensions = {DIMENSION: self._endpoint}
+        if point.role is not None:
+            dimensions[ROLE_DIMENSION] = point.role
         metric: dict[str, Any] = {
             "MetricName": point.series.name,
-            "Dimensions": [{"Name": DIMENSION, "Value": self._endpoint}],
+            "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
             "Timestamp": at,
             "Unit": point.series.unit,
         }

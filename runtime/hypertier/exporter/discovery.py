@@ -12,8 +12,8 @@ Discover = Callable[[], list[str]]
 """Gives the replicas' URLs; raises ScrapeError where they cannot be known."""
 
 
-def fixed(urls: Sequence[str]) -> Discover:
-    """Return a discovery of exactly `urls`.
+def fixed(urls: Sequence[str], option: str = "--replica") -> Discover:
+    """Return a discovery of exactly `urls`, which were given by `option`.
 
     Raises:
         ConfigError: one is no http or https URL of a host.
@@ -21,13 +21,15 @@ def fixed(urls: Sequence[str]) -> Discover:
     for url in urls:
         parts = _parts(url)
         if parts is None or parts.scheme not in ("http", "https"):
-            raise ConfigError("--replica", url, "http://HOST:PORT of an engine; /metrics is added to it")
+            raise ConfigError(option, url, "http://HOST:PORT of an engine; /metrics is added to it")
     replicas = sorted({url.rstrip("/") for url in urls})
     return lambda: replicas
 
 
-def by_dns(target: str, scheme: str = "http") -> Discover:
+def by_dns(target: str, scheme: str = "http", option: str = "--discover") -> Discover:
     """Return a discovery of every address that HOST of `dns://HOST:PORT` has at the time of asking.
+
+    `option` is what `target` was given by.
 
     Raises:
         ConfigError: `target` has another form.
@@ -35,7 +37,7 @@ def by_dns(target: str, scheme: str = "http") -> Discover:
     expected = "dns://HOST:PORT, HOST a headless Service and PORT the engines' port"
     parts = _parts(target)
     if parts is None or parts.scheme != "dns" or parts.port is None or parts.path:
-        raise ConfigError("--discover", target, expected)
+        raise ConfigError(option, target, expected)
     host, port = parts.hostname, parts.port
 
     def resolve() -> list[str]:

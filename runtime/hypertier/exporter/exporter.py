@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from typing import Protocol
 
 from hypertier.errors import PublishError, ScrapeError
 from hypertier.exporter.discovery import Discover
+from hypertier.exporter.metrics import DECODE, PREFILL
 from hypertier.exporter.scrape import Scrape, fetch_metrics, parse_metrics
 from hypertier.exporter.series import DataPoint, endpoint_data, missing_names
 from hypertier.router.tls import EngineTls
@@ -47,6 +48,9 @@ class Health:
 class Exporter:
     """Publishes one endpoint's series every `interval_seconds`.
 
+    Where `prefill` finds engines that prefill for others, those that `discover` finds decode, and each of the
+    two roles has all series for itself; there are none over both.
+
     A replica that cannot be read, a name that cannot be resolved and a CloudWatch that takes nothing are
     counted, logged, and tried again at the next interval. Replicas are asked by `tls`, where given. `clock`
     tells the time of the data, `monotonic` the time passed.
@@ -57,6 +61,7 @@ class Exporter:
         discover: Discover,
         publisher: Publisher,
         *,
+        prefill: Discover | None = None,
         interval_seconds: float = 60.0,
         timeout_seconds: float = 5.0,
         ignore: frozenset[str] = frozenset(),
@@ -64,7 +69,9 @@ class Exporter:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._discover = discover
+        self._discover: dict[str | None, Discover] = (
+            {None: discover} if prefill is None else {PREFILL: prefill, DECODE: discover}
+        )
         self._publisher = publisher
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
@@ -72,7 +79,7 @@ class Exporter:
         self._tls = tls
         self._clock = clock
         self._monotonic = monotonic
-        self._last: dict[str, Scrape] = {}
+        self._last: dict[str | None, dict[str, Scrape]] = {role: {} for role in self._discover}
         self._missing: frozenset[str] = frozenset()
         self._health = Health()
         self._last_cycle = monotonic()
@@ -90,12 +97,10 @@ class Exporter:
         at = self._clock()
         for file in self._tls.files if self._tls is not None else ():
             file.refresh()
-        urls = self._find()
-        now = self._scrape(urls or [])
-        # What could not be read or found keeps its last counters: its next scrape has something to compare.
-        before = {url: scrape for url, scrape in self._last.items() if urls is None or url in urls}
-        self._report_missing(missing_names(now.values(), self._ignore))
-        data = endpoint_data(before, now, num_failed=len(urls or []) - len(now), ignore=self._ignore)
+        found = {role: self._find(discover) for role, discover in self._discover.items()}
+        scraped = self._scrape(sorted({url for urls in found.values() for url in urls or ()}))
+        self._report_missing(missing_names(scraped.values(), self._ignore))
+        data = [point for role, urls in found.items() for point in self._data(role, urls, scraped)]
         try:
             self._publisher.publish(data, at)
         except PublishError as error:
@@ -103,8 +108,7 @@ class Exporter:
             logger.warning("%s", error)
         else:
             self._health.last_published = at.isoformat()
-        self._last = before | now
-        self._health.replicas = len(now)
+        self._health.replicas = len(scraped)
         self._health.cycles += 1
         self._last_cycle = self._monotonic()
 
@@ -117,10 +121,21 @@ class Exporter:
         self._health.healthy = late <= NUM_LATE_INTERVALS * self._interval_seconds
         return asdict(self._health)
 
-    def _find(self) -> list[str] | None:
+    def _data(
+        self, role: str | None, urls: Sequence[str] | None, scraped: Mapping[str, Scrape]
+    ) -> list[DataPoint]:
+        """The data points of a role's replicas, which become what its next ones are compared with."""
+        now = {url: scraped[url] for url in urls or () if url in scraped}
+        # What could not be read or found keeps its last counters: its next scrape has something to compare.
+        before = {url: scrape for url, scrape in self._last[role].items() if urls is None or url in urls}
+        self._last[role] = before | now
+        num_failed = len(urls or ()) - len(now)
+        return endpoint_data(before, now, num_failed=num_failed, ignore=self._ignore, role=role)
+
+    def _find(self, discover: Discover) -> list[str] | None:
         """The replicas' URLs, or None where they cannot be known."""
         try:
-            return self._discover()
+            return discover()
         except ScrapeError as error:
             self._health.discovery_failures += 1
             logger.warning("%s", error)

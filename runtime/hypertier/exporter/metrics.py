@@ -71,4 +71,7 @@ VERIFY_SERIES = (
 """Of `hypertier verify --publish`, docs/verify.md."""
 NAMESPACE = "Hypertier"
 DIMENSION = "Endpoint"
-"""Every series carries this one dimension: the endpoint's name."""
+"""Every series carries this dimension: the endpoint's name."""
+ROLE_DIMENSION = "Role"
+"""And this one where some engines prefill and others decode: `PREFILL` or `DECODE`."""
+PREFILL, DECODE = "prefill", "decode"

@@ -1,4 +1,4 @@
-"""From two scrapes per replica to the data points of one endpoint: pure arithmetic."""
+"""From two scrapes per replica to the data points of an endpoint, or of one role in it: pure arithmetic."""
 
 from __future__ import annotations
 
@@ -33,16 +33,27 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricDa
 
 @dataclass(frozen=True)
 class DataPoint:
-    """One data point of `series`: one value, or one per replica, which Average and Maximum then go over."""
+    """One data point of `series`: one value, or one per replica, which Average and Maximum then go over.
+
+    `role` is what its engines do, where not all of them do the same.
+    """
 
     series: Series
     values: tuple[float, ...]
+    role: str | None = None
 
 
 def endpoint_data(
-    before: Mapping[str, Scrape], now: Mapping[str, Scrape], *, num_failed: int, ignore: frozenset[str]
+    before: Mapping[str, Scrape],
+    now: Mapping[str, Scrape],
+    *,
+    num_failed: int,
+    ignore: frozenset[str],
+    role: str | None = None,
 ) -> list[DataPoint]:
     """Return the data points of an endpoint whose replicas, by URL, said `before` and say `now`.
+
+    With `role` they are those of the engines of one role.
 
     What cannot be known is left out and counted, never told as zero: a ratio without a lookup, a usage
     without a sample. `num_failed` replicas were found and not read. `ignore` are names whose absence is as it
@@ -52,15 +63,15 @@ def endpoint_data(
     for series, name in ((L1_USAGE_RATIO, L1_USAGE), (KV_CACHE_USAGE_RATIO, KV_CACHE_USAGE)):
         values = [mean(scrape.values[name]) for scrape in now.values() if scrape.values.get(name)]
         for start in range(0, len(values), MAX_VALUES):
-            data.append(DataPoint(series, tuple(values[start : start + MAX_VALUES])))
+            data.append(DataPoint(series, tuple(values[start : start + MAX_VALUES]), role))
     waiting = [
         sum(scrape.values[REQUESTS_WAITING]) for scrape in now.values() if REQUESTS_WAITING in scrape.values
     ]
     if waiting:
-        data.append(DataPoint(QUEUED_REQUESTS, (float(sum(waiting)),)))
+        data.append(DataPoint(QUEUED_REQUESTS, (float(sum(waiting)),), role))
     ratio = hit_ratio(before, now)
     if ratio is not None:
-        data.append(DataPoint(EXTERNAL_HIT_RATIO, (ratio,)))
+        data.append(DataPoint(EXTERNAL_HIT_RATIO, (ratio,), role))
     num_absent = len(set(WATCHED_SERIES) - {point.series for point in data})
     num_missing = sum(len(scrape.missing - ignore) for scrape in now.values())
     for series, count in (
@@ -69,7 +80,7 @@ def endpoint_data(
         (METRICS_MISSING, num_missing),
         (SERIES_ABSENT, num_absent),
     ):
-        data.append(DataPoint(series, (float(count),)))
+        data.append(DataPoint(series, (float(count),), role))
     return data
 
 

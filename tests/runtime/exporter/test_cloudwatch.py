@@ -11,7 +11,14 @@ from fakes_moto import REGION, aws_environment, moto_server
 
 from hypertier.errors import PublishError
 from hypertier.exporter.cloudwatch import CloudWatch
-from hypertier.exporter.metrics import DIMENSION, KV_CACHE_USAGE_RATIO, QUEUED_REQUESTS, SERIES
+from hypertier.exporter.metrics import (
+    DIMENSION,
+    KV_CACHE_USAGE_RATIO,
+    PREFILL,
+    QUEUED_REQUESTS,
+    ROLE_DIMENSION,
+    SERIES,
+)
 from hypertier.exporter.scrape import parse_metrics
 from hypertier.exporter.series import DataPoint, endpoint_data
 
@@ -63,6 +70,16 @@ def test_average_and_maximum_go_over_the_replicas(client: Any) -> None:
     point = statistics(client, "KvCacheUsageRatio")
     assert (point["Average"], point["Maximum"]) == (pytest.approx(0.5), pytest.approx(0.9))
     assert statistics(client, "QueuedRequests")["Unit"] == "Count"
+
+
+def test_a_role_is_a_dimension_more(client: Any) -> None:
+    data = [DataPoint(QUEUED_REQUESTS, (5.0,)), DataPoint(QUEUED_REQUESTS, (7.0,), PREFILL)]
+
+    CloudWatch("contracts", "Hypertier", REGION).publish(data, NOW)
+
+    metrics = client.list_metrics(Namespace="Hypertier", MetricName="QueuedRequests")["Metrics"]
+    found = sorted((metric["Dimensions"] for metric in metrics), key=len)
+    assert found == [DIMENSIONS, [*DIMENSIONS, {"Name": ROLE_DIMENSION, "Value": PREFILL}]]
 
 
 def test_what_cannot_be_written_says_why(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

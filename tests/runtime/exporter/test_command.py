@@ -16,9 +16,11 @@ from fakes_moto import REGION, aws_environment, moto_server
 
 from hypertier.cli.exporter import command, parse_listen
 from hypertier.errors import ConfigError, shown
+from hypertier.exporter.exporter import Exporter
 
 BASE = ["--endpoint", "contracts", "--region", REGION]
 REPLICA = ["--replica", "http://127.0.0.1:9"]
+PREFILL = ["--prefill-replica", "http://127.0.0.1:9"]
 
 
 def test_it_publishes_until_sigterm_and_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,11 +57,52 @@ def test_it_publishes_until_sigterm_and_ends_well(monkeypatch: pytest.MonkeyPatc
     assert process.returncode == 0, log
 
 
+def test_it_publishes_engines_that_prefill_apart_from_those_that_decode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy = recorded("busy")
+    with moto_server() as url, metrics_server(busy) as decode, metrics_server(busy) as prefill:
+        for name, value in aws_environment(url).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(Exporter, "run", lambda self, _: self.step())
+        addresses = ["--replica", decode.url, "--prefill-replica", prefill.url]
+
+        result = CliRunner().invoke(command, [*BASE, *addresses, "--listen", "127.0.0.1:0"])
+
+        client = boto3.client("cloudwatch", region_name=REGION)
+        metrics = client.list_metrics(Namespace="Hypertier", MetricName="KvCacheUsageRatio")["Metrics"]
+    told = [{entry["Name"]: entry["Value"] for entry in metric["Dimensions"]} for metric in metrics]
+    assert result.exit_code == 0, result.output
+    assert sorted(told, key=str) == [
+        {"Endpoint": "contracts", "Role": "decode"},
+        {"Endpoint": "contracts", "Role": "prefill"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         pytest.param([], "--discover is not set; expected either", id="neither replicas nor a name"),
         pytest.param([*REPLICA, "--discover", "dns://a:1"], "not both", id="both"),
+        pytest.param(
+            [*REPLICA, *PREFILL, "--prefill-discover", "dns://a:1"],
+            "--prefill-discover is 'dns://a:1 and 1 --prefill-replica'; expected either",
+            id="both of those that prefill",
+        ),
+        pytest.param(PREFILL, "--discover is not set; expected either", id="nobody decodes"),
+        pytest.param(
+            [*REPLICA, "--prefill-replica", "engine:8000"],
+            "--prefill-replica is 'engine:8000'",
+            id="one that prefills without http",
+        ),
+        pytest.param(
+            [*REPLICA, "--prefill-discover", "engine"],
+            "--prefill-discover is 'engine'; expected dns://",
+            id="a bare name of those that prefill",
+        ),
+        pytest.param(
+            [*REPLICA, "--prefill-discover", ""], "--prefill-discover is empty", id="no name at all"
+        ),
         pytest.param(
             [*REPLICA, "--interval", "0"], "--interval is 0.0; expected 1 to 86400", id="no interval"
         ),

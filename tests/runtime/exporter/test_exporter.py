@@ -11,8 +11,9 @@ from fakes_exporter import metrics_server, recorded
 from hypertier.errors import PublishError, ScrapeError
 from hypertier.exporter.discovery import fixed
 from hypertier.exporter.exporter import NUM_LATE_INTERVALS, Exporter
-from hypertier.exporter.metrics import L1_USAGE, NEEDS_L1
+from hypertier.exporter.metrics import DECODE, L1_USAGE, NEEDS_L1, PREFILL, SERIES
 from hypertier.exporter.series import DataPoint
+from hypertier.spec import roles
 
 NOW = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
 NOBODY = "http://127.0.0.1:9"
@@ -23,6 +24,7 @@ class Published:
 
     def __init__(self) -> None:
         self.data: list[dict[str, tuple[float, ...]]] = []
+        self.by_role: list[dict[tuple[str | None, str], tuple[float, ...]]] = []
         self.times: list[datetime] = []
         self.refuses = False
 
@@ -30,6 +32,7 @@ class Published:
         if self.refuses:
             raise PublishError("CloudWatch did not take 7 data points: throttled")
         self.data.append({point.series.name: point.values for point in data})
+        self.by_role.append({(point.role, point.series.name): point.values for point in data})
         self.times.append(at)
 
 
@@ -144,6 +147,78 @@ def test_an_engine_that_is_to_have_no_l1_does_not_miss_it() -> None:
         exporter.step()
 
     assert exporter.health()["metrics_missing"] == ()
+
+
+def test_engines_of_one_kind_have_no_role() -> None:
+    published = Published()
+    with metrics_server(recorded("busy")) as server:
+        Exporter(fixed([server.url]), published).step()
+
+    assert {role for role, _ in published.by_role[0]} == {None}
+
+
+def test_engines_that_prefill_and_that_decode_have_each_series_apart_and_none_over_both() -> None:
+    published = Published()
+    with metrics_server(recorded("busy")) as decode, metrics_server(recorded("busy")) as prefill:
+        exporter = Exporter(fixed([decode.url, NOBODY]), published, prefill=fixed([prefill.url]))
+
+        exporter.step()
+        decode.text = recorded("busier")
+        prefill.text = queued(7)
+        exporter.step()
+
+    told = published.by_role[1]
+    assert {role for role, _ in told} == {PREFILL, DECODE}
+    assert {name for role, name in told if role == DECODE} == {series.name for series in SERIES}
+    assert (told[PREFILL, "QueuedRequests"], told[DECODE, "QueuedRequests"]) == ((7.0,), (0.0,))
+    assert (told[PREFILL, "ReplicasFailed"], told[DECODE, "ReplicasFailed"]) == ((0.0,), (1.0,))
+    assert told[DECODE, "ExternalHitRatio"] == (pytest.approx(896 / 1984),)
+    assert (PREFILL, "ExternalHitRatio") not in told, "nothing was looked up there in between"
+    assert exporter.health()["replicas"] == 2
+
+
+def test_a_role_that_nobody_finds_leaves_the_other_one_as_it_is() -> None:
+    published = Published()
+
+    def lost() -> list[str]:
+        raise ScrapeError("dns://prefill:8000 cannot be resolved: try again")
+
+    with metrics_server(recorded("busy")) as decode:
+        exporter = Exporter(fixed([decode.url]), published, prefill=lost)
+
+        exporter.step()
+        decode.text = recorded("busier")
+        exporter.step()
+
+    told = published.by_role[1]
+    assert exporter.health()["discovery_failures"] == 2
+    assert (told[PREFILL, "ReplicasScraped"], told[DECODE, "ReplicasScraped"]) == ((0.0,), (1.0,))
+    assert (PREFILL, "QueuedRequests") not in told
+    assert told[DECODE, "ExternalHitRatio"] == (pytest.approx(896 / 1984),)
+
+
+def test_an_engine_that_changes_its_role_is_compared_with_nothing_of_the_other() -> None:
+    published = Published()
+    with metrics_server(recorded("busy")) as server:
+        found = {PREFILL: [server.url], DECODE: list[str]()}
+        exporter = Exporter(lambda: found[DECODE], published, prefill=lambda: found[PREFILL])
+
+        exporter.step()
+        found[PREFILL], found[DECODE] = found[DECODE], found[PREFILL]
+        server.text = recorded("busier")
+        exporter.step()
+
+    assert not {name for _, name in published.by_role[1]} & {"ExternalHitRatio"}
+
+
+def test_the_roles_are_those_of_the_charts() -> None:
+    assert (PREFILL, DECODE) == (roles.PREFILL, roles.DECODE)
+
+
+def queued(requests: int) -> str:
+    """A busy engine's /metrics, with so many requests waiting."""
+    name = 'vllm:num_requests_waiting{engine="0",model_name="llama"}'
+    return recorded("busy").replace(f"{name} 0.0", f"{name} {requests}.0")
 
 
 def test_a_loop_that_stands_still_is_unhealthy() -> None:
