@@ -88,8 +88,8 @@ def about() -> str:
     if IN_USE:
         return "compiled"
     if os.environ.get(SWITCH, "1") == "0":
-        why = f"{SWITCH}=0 leaves compiled modules aside"
-    elif (FOLDER / STAMP).is_file():
+        return f"sources: {SWITCH}=0 leaves compiled modules aside"
+    if (FOLDER / STAMP).is_file():
         why = "compiled modules are there, made of other sources or for another Python"
     else:
         why = "no compiled modules are there"

@@ -69,6 +69,8 @@ def test_the_version_says_which_modules_run_and_why(
 
     assert result.exit_code == 0
     assert result.output.startswith(f"hypertier router, version {version('hypertier')}, {said}")
+    would_help = not in_use and switch != "0"
+    assert ("python3 -m hypertier.router.compile makes them" in result.output) == would_help
 
 
 def test_compiled_modules_are_put_there_whole_or_not_at_all(tmp_path: Path) -> None:
