@@ -6,8 +6,8 @@ a value first, then those that `--no-` negates.
 
 from __future__ import annotations
 
-VERSIONS = ((0, 28), (0, 32))
-"""The oldest and the newest that were read."""
+VERSIONS_READ = ((0, 28), (0, 31), (0, 32))
+"""Those whose options stand here; what others know is not known."""
 
 _WITH_VALUE = """
 additional-config aggregate-engine-logging all2all-backend allowed-headers allowed-local-media-path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hypertier.catalog.vllm_options import OPTIONS, VERSIONS
+from hypertier.catalog.vllm_options import OPTIONS, VERSIONS_READ
 from hypertier.spec.arguments import PLACES, find_option, option_name
 from hypertier.spec.routing import ENGINE_TLS_ARGUMENTS
 from hypertier.spec.rules import sources
@@ -15,7 +15,7 @@ from hypertier.spec.rules.rule import Hit, did_you_mean, hit, rule
 from hypertier.spec.rules.subject import VLLM, Subject, small_whole
 from hypertier.spec.said import Said
 from hypertier.spec.suggest import nearest
-from hypertier.spec.tree import path
+from hypertier.spec.tree import Path, path
 
 _COUNT = (re.compile(r"[1-9][0-9]{0,5}"), Said("a whole number, 1 or more", "1 이상의 정수"))
 # Lengths may end with k, m, g or t, decimal in lower case.
@@ -73,21 +73,48 @@ def engine_tls_arguments(subject: Subject) -> Iterator[Hit]:
 
 @rule(
     "argument-unknown",
-    "warning",
+    "error",
     source=sources.VLLM_ARGUMENTS,
-    en="{path} is {got}, which no vLLM from {oldest} to {newest} knows{meant}: the engine would not start",
-    ko="{path} 값 {got}은(는) vLLM {oldest}부터 {newest}까지 알지 못하는 옵션입니다{meant}. 엔진이 "
-    "시작하지 못합니다",
+    en="{path} is {got}, which vLLM {version} does not know{meant}: the engine would not start",
+    ko="{path} 값 {got}은(는) vLLM {version}이(가) 알지 못하는 옵션입니다{meant}. 엔진이 시작하지 못합니다",
 )
 def argument_unknown(subject: Subject) -> Iterator[Hit]:
     version = vllm_version(subject)
-    if subject.engine != VLLM or version is None or not VERSIONS[0] <= version[:2] <= VERSIONS[-1]:
-        return
+    if version is not None and version[:2] in VERSIONS_READ and _starts_vllm(subject):
+        for where, meant in _unknown_arguments(subject):
+            yield hit(where, meant=meant, version=_version(version))
+
+
+@rule(
+    "argument-doubtful",
+    "warning",
+    source=sources.VLLM_ARGUMENTS,
+    en="{path} is {got}, which none of vLLM {versions} knows{meant}: with such an argument it does not start",
+    ko="{path} 값 {got}은(는) vLLM {versions} 모두 알지 못하는 옵션입니다{meant}. 모르는 옵션으로는 vLLM이 "
+    "시작하지 않습니다",
+)
+def argument_doubtful(subject: Subject) -> Iterator[Hit]:
+    version = vllm_version(subject)
+    if version is not None and version[:2] in VERSIONS_READ:
+        return  # known for certain: the rule argument-unknown
+    if subject.engine == VLLM and _starts_vllm(subject):
+        for where, meant in _unknown_arguments(subject):
+            yield hit(where, meant=meant, versions=[_version(read) for read in VERSIONS_READ])
+
+
+def _starts_vllm(subject: Subject) -> bool:
+    """Whether the container's words go to vLLM: its own entrypoint, or a command that names it."""
+    command = subject.manifest.texts("spec.worker.command")
+    return not command or any("vllm" in word for word in command)
+
+
+def _unknown_arguments(subject: Subject) -> Iterator[tuple[Path, object]]:
+    """Where an option stands that no vLLM known here has, and what was probably meant."""
     for where, word in subject.engine_words():
         name = option_name(word).partition(".")[0]
         if not name.startswith("--") or name in OPTIONS or "$" in word or PLACEHOLDER.search(word):
             continue
-        yield hit(where, meant=_meant(name), oldest=_version(VERSIONS[0]), newest=_version(VERSIONS[-1]))
+        yield where, _meant(name)
 
 
 def _meant(name: str) -> object:
@@ -107,7 +134,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
-def _version(version: tuple[int, int]) -> str:
+def _version(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 

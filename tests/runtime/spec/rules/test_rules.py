@@ -60,15 +60,17 @@ def test_our_own_file_is_refused_by_us(rule: str, broken: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        pytest.param("--max-modle-len", " knows (did you mean --max-model-len?): ", id="misspelled"),
+        pytest.param("--max-modle-len", " does not know (did you mean --max-model-len?): ", id="misspelled"),
         pytest.param(
-            "--max-model-len 8192", " knows (--max-model-len and 8192 are two items): ", id="one-item"
+            "--max-model-len 8192", " does not know (--max-model-len and 8192 are two items): ", id="one-item"
         ),
         pytest.param(
-            "--max-model 8192", " knows (--max-model and 8192 are two items): ", id="short-one-item"
+            "--max-model 8192", " does not know (--max-model and 8192 are two items): ", id="short-one-item"
         ),
-        pytest.param("--max-num", " knows (it is short for --max-num-active-seqs, ", id="short-for-several"),
-        pytest.param("--mine", " knows: ", id="like-none"),
+        pytest.param(
+            "--max-num", " does not know (it is short for --max-num-active-seqs, ", id="short-for-several"
+        ),
+        pytest.param("--mine", " does not know: ", id="like-none"),
     ],
 )
 def test_an_unknown_argument_is_told_what_it_may_mean(word: str, said: str) -> None:
