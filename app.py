@@ -4,13 +4,15 @@ import gc
 
 gc.disable()  # Before the imports: looking for cycles takes a tenth of a second, and frees next to nothing.
 
+from hypertier.spec.located import located  # noqa: E402
 from infra import messages, stacks  # noqa: E402
 
 with messages.plain_errors():
     app = stacks.new_app()
-    deployment = stacks.chosen_deployment(app)
     messages.refuse_what_lint_refuses(app)
-    stacks.add_stacks(app, deployment)
-    app.synth()
+    with located(stacks.chosen_file(app)):
+        deployment = stacks.chosen_deployment(app)
+        stacks.add_stacks(app, deployment)
+        app.synth()
     messages.refuse_what_would_be_replaced(app)
     messages.print_review(app, deployment)

@@ -53,7 +53,9 @@ def refuse_what_would_be_replaced(app: cdk.App) -> None:
     if deployed is not None:
         folder = Path(str(deployed))
         if not any(folder.glob("*.template.json")):
-            raise ManifestError(str(folder), 1, "holds no template; expected the last deployment's cdk.out")
+            raise ManifestError(
+                str(folder), None, "holds no template; expected the last deployment's cdk.out"
+            )
         refuse_replacements(folder, Path(app.outdir))
 
 

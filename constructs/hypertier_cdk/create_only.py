@@ -111,7 +111,7 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         template = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ManifestError(str(file), 1, f"is no template: {error}") from error
+        raise ManifestError(str(file), None, f"is no template: {error}") from error
     if not isinstance(template, dict):
-        raise ManifestError(str(file), 1, "is no template")
+        raise ManifestError(str(file), None, "is no template")
     return template

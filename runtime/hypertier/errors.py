@@ -97,10 +97,14 @@ def _first(entries: Iterable[T]) -> Iterator[T]:
 
 
 class ManifestError(HypertierError):
-    """A file that cannot be read as what it claims to be: names the file, the line, and what would work."""
+    """A file that cannot be read as what it claims to be: names the file, the place, and what would work.
 
-    def __init__(self, file: str, line: int, problem: str) -> None:
-        super().__init__(f"{file}:{line}: {problem}")
+    `line` and `column` count from 1; None where the file as a whole is meant, or the line.
+    """
+
+    def __init__(self, file: str, line: int | None, problem: str, column: int | None = None) -> None:
+        place = [str(number) for number in (line, column) if number is not None]
+        super().__init__(f"{':'.join([file, *place])}: {problem}")
         self.file = file
         self.line = line
         self.problem = problem

@@ -77,7 +77,7 @@ def test_the_commands_of_the_readme_work(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["up", "no.yaml"], "no.yaml:1: cannot be read", id="no file"),
+        pytest.param(["up", "no.yaml"], "no.yaml: cannot be read", id="no file"),
         pytest.param(["up", "FILE", "--engine", "x"], "--engine is 'x'; expected one of vllm", id="engine"),
         pytest.param(["up", "FILE", "--replicas", "0"], "--replicas is 0; expected 1 to 8", id="replicas"),
         pytest.param(["chat", "FILE", "hello"], "is not up; start it with: hypertier lab up", id="not up"),

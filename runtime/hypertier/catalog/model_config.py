@@ -33,7 +33,7 @@ def load_model_config(path: Path | str) -> ModelShape:
             text = opened.read(MAX_BYTES + 1)
         config = json.loads(text) if len(text) <= MAX_BYTES else None
     except OSError as error:
-        raise ManifestError(str(file), 1, f"cannot be read: {error.strerror}") from error
+        raise ManifestError(str(file), None, f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ManifestError(str(file), 1, f"is not JSON: {error}") from error
     if not isinstance(config, dict):

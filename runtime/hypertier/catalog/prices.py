@@ -94,7 +94,7 @@ def load_prices(path: Path | str, region: str) -> PriceTable:
     """
     documents = read_documents(read_text(str(path)), str(path))
     if len(documents) != 1 or not isinstance(documents[0].data, dict):
-        raise ManifestError(str(path), 1, "holds no mapping; expected item: {usdPerHour, source, date}")
+        raise ManifestError(str(path), None, "holds no mapping; expected item: {usdPerHour, source, date}")
     for item in documents[0].data:
         _check_item(item)
     return {(item, region): _price(item, entry) for item, entry in documents[0].data.items()}

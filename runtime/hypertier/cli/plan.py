@@ -50,6 +50,7 @@ def command(
     from hypertier.planning import report
     from hypertier.planning.plan import plan_deployment
     from hypertier.spec.deployment import load_deployment
+    from hypertier.spec.located import located
     from hypertier.spec.quantities import parse_bytes_per_second
 
     if prefill_tokens_per_second is not None and not 0 < prefill_tokens_per_second < 1e12:
@@ -61,12 +62,16 @@ def command(
             raise ConfigError(
                 "--kv-transfer-bandwidth", kv_transfer_bandwidth, "more than 0 bytes per second"
             )
-    deployment = load_deployment(file)
-    plan = plan_deployment(
-        deployment,
-        model=load_model_config(model_config) if model_config is not None else None,
-        prefill_tokens_per_second=prefill_tokens_per_second,
-        kv_transfer_bytes_per_second=transfer,
-        prices={**PRICES, **load_prices(prices, deployment.region)} if prices is not None else PRICES,
-    )
+    with located(file):
+        deployment = load_deployment(file)
+    own_prices = load_prices(prices, deployment.region) if prices is not None else {}
+    model = load_model_config(model_config) if model_config is not None else None
+    with located(file):
+        plan = plan_deployment(
+            deployment,
+            model=model,
+            prefill_tokens_per_second=prefill_tokens_per_second,
+            kv_transfer_bytes_per_second=transfer,
+            prices={**PRICES, **own_prices},
+        )
     click.echo(json.dumps(report.as_data(plan), indent=2) if form == "json" else report.as_text(plan))

@@ -15,6 +15,7 @@ import yaml
 from hypertier.errors import ConfigError, MissingPackageError
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier.spec.lint import refuse_errors
+from hypertier.spec.located import located
 from hypertier.spec.report import as_line
 
 RENDERER_GROUP = "hypertier.renderer"
@@ -53,10 +54,10 @@ def command(file: Path, output: Path) -> None:
     The files are held to every rule of `hypertier lint` first. What only AWS knows is taken from the
     manifests, or is a placeholder; those, and settings without effect, are named at the end.
     """
-    deployment = load_deployment(file)
     for warning in refuse_errors(str(file)):
         click.echo(as_line(warning), err=True)
-    objects = load_renderer()(deployment)
+    with located(file):
+        objects = load_renderer()(load_deployment(file))
     written, removed = write_objects(objects, output)
     for name in written:
         click.echo(f"wrote   {output / name}")

@@ -21,7 +21,8 @@ from hypertier.lab.processes import free_ports
 from hypertier.lab.running import lab_directory, make_directory
 from hypertier.lab.translate import read_endpoint
 from hypertier.lab.valkey import find_server, valkey_process
-from hypertier.spec.deployment import load_deployment
+from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.located import located
 from hypertier.tier.preflight import Host
 
 RENDERER_GROUP = "hypertier.renderer"
@@ -42,7 +43,11 @@ def render_file(path: Path) -> tuple[str, list[dict[str, Any]]]:
     Raises:
         HypertierError: the file does not work, or no renderer is installed.
     """
-    deployment = load_deployment(path)
+    with located(path):
+        return _render(load_deployment(path))
+
+
+def _render(deployment: Deployment) -> tuple[str, list[dict[str, Any]]]:
     if deployment.serving != "selfhosted":
         raise ConfigError(
             "serving", deployment.serving, "selfhosted: the lab runs pods that our charts render, not AWS's"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hypertier.errors import ManifestError
 
+FIELDS = ("timestamp", "input_length", "output_length", "hash_ids")
 BLOCK_TOKENS = 512
 """Tokens of a block in Mooncake's traces, and in ours.
 
@@ -45,11 +46,14 @@ def read_trace(path: Path) -> list[TracedRequest]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(str(path), 1, f"cannot be read: {error}") from error
+    except OSError as error:
+        raise ManifestError(str(path), None, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ManifestError(str(path), line, "is not UTF-8 text") from error
     requests = [_read_line(path, i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not requests:
-        raise ManifestError(str(path), 1, "no request; expected one JSON object a line")
+        raise ManifestError(str(path), None, "holds no request; expected one JSON object a line")
     return sorted(requests, key=lambda request: request.at)
 
 
@@ -60,13 +64,21 @@ def _read_line(path: Path, number: int, line: str) -> TracedRequest:
     )
     try:
         row = json.loads(line)
+    except json.JSONDecodeError as error:
+        problem = f"is not JSON: {error.msg}; expected {expected}"
+        raise ManifestError(str(path), number, problem, error.colno) from None
+    except (ValueError, RecursionError):
+        raise ManifestError(str(path), number, f"is not JSON; expected {expected}") from None
+    missing = [key for key in FIELDS if not isinstance(row, dict) or key not in row]
+    if missing:
+        raise ManifestError(str(path), number, f"has no {', '.join(missing)}; expected {expected}")
+    try:
         at, num_input = float(row["timestamp"]), int(row["input_length"])
         num_output = int(row["output_length"])
         blocks = tuple(int(block) for block in row["hash_ids"])
         session = str(row.get("session", "-".join(map(str, blocks[:2]))))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        problem = f"no request ({type(error).__name__}: {error}); expected {expected}"
-        raise ManifestError(str(path), number, problem) from None
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ManifestError(str(path), number, f"is no request ({error}); expected {expected}") from None
     in_bounds = 0 <= at < float("inf") and num_input >= 1 and num_output >= 0
     if not in_bounds or len(blocks) != -(-num_input // BLOCK_TOKENS):
         problem = f"{num_input} tokens of input at {at:g} ms with {len(blocks)} hash_ids; expected {expected}"

@@ -268,7 +268,7 @@ def _single_document(file: Path) -> Mapping[str, Any]:
     written = read_documents(read_text(str(file)).removeprefix("\ufeff"), str(file))
     documents = [found for document in written for found in objects(document)]
     if len(documents) != 1 or not isinstance(documents[0].data, dict):
-        raise ManifestError(str(file), 1, f"holds {len(documents)} documents; expected one mapping")
+        raise ManifestError(str(file), None, f"holds {len(documents)} documents; expected one mapping")
     return documents[0].data
 
 

@@ -34,12 +34,29 @@ DEPLOYMENT_GROUP = DEPLOYMENT_VERSION.partition("/")[0]
 SUFFIXES = (".yaml", ".yml", ".json")
 UNREADABLE = "unreadable"
 NOT_A_MANIFEST = "not-a-manifest"
+REFUSES_A_VALUE = (
+    "placeholder",
+    "kind-or-version",
+    "missing-field",
+    "wrong-type",
+    "not-a-choice",
+    "out-of-bounds",
+    "bad-quantity",
+    "argument-form",
+    "instance-type-prefix",
+    "setting",
+    "memory-over-node",
+)
+"""Rules after which no other is asked about the same value: the first one that speaks is what to mend."""
 OPERATOR_SERVICE_ACCOUNT = "hyperpod-inference-controller-manager"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to say about a file. `fix` is the value that belongs at `path`, or None."""
+    """One thing to say about a file. `fix` is the value that belongs at `path`, or None.
+
+    `line` and `column` count from 1; a `line` of 0 is the file as a whole, such as one that is not there.
+    """
 
     file: str
     line: int
@@ -103,7 +120,7 @@ def lint_files(
     for name in names:
         found = _expanded(name)
         if not found:
-            problem = ManifestError(name, 1, f"holds no file that ends with {', '.join(SUFFIXES)}")
+            problem = ManifestError(name, None, f"holds no file that ends with {', '.join(SUFFIXES)}")
             files[_identity(name)] = _File(name, findings=[_unreadable(name, problem, language)])
         for file in found:
             key = _identity(file)
@@ -193,7 +210,7 @@ def _from_text(text: str, name: str, alone: bool, language: Language) -> _File:
     for _, subject in read.subjects:
         subject.num_documents = len(documents)
     if alone and not documents:
-        read.findings.append(_unreadable(name, ManifestError(name, 1, "holds no document"), language))
+        read.findings.append(_unreadable(name, ManifestError(name, None, "holds no document"), language))
     return read
 
 
@@ -271,7 +288,7 @@ def _repair(name: str, repair: Repair, language: Language) -> Finding:
 
 def _unreadable(name: str, error: ManifestError, language: Language) -> Finding:
     message = f"읽을 수 없는 파일입니다: {error.problem}" if language == "ko" else error.problem
-    return Finding(name, error.line, 1, "", "error", UNREADABLE, message)
+    return Finding(name, error.line or 0, 1, "", "error", UNREADABLE, message)
 
 
 def _gather_endpoints(
@@ -333,14 +350,16 @@ def refuse_errors(name: str) -> tuple[Finding, ...]:
     """Check a deployment file and its manifests as `hypertier lint` does; return the warnings.
 
     Raises:
-        ManifestError: the first error, with its file and line, and how many more there are.
+        ManifestError: the first error, with its file, line and column, and how many more there are.
     """
     findings = lint_files([name]).findings
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
         first, others = errors[0], len(errors) - 1
         more = f" (and {others} more; hypertier lint {name} lists them)" if others else ""
-        raise ManifestError(first.file, first.line, f"{first.message} [{first.rule}]{more}")
+        raise ManifestError(
+            first.file, first.line or None, f"{first.message} [{first.rule}]{more}", first.column
+        )
     return findings
 
 
@@ -350,6 +369,17 @@ def _findings(read: _File, language: Language) -> list[Finding]:
         found.extend(_check(read.name, index, subject, language))
     unique = {(f.document, f.path, f.rule, f.message): f for f in reversed(found)}
     return sorted(unique.values(), key=lambda f: (f.line, f.column, f.path, f.rule))
+
+
+def _once_a_place(findings: Iterable[Finding]) -> list[Finding]:
+    """Without what is said of a value that can't be read, or can't be at all, beside that."""
+    found = list(findings)
+    first: dict[str, str] = {}
+    for rule in REFUSES_A_VALUE:
+        for finding in found:
+            if finding.rule == rule:
+                first.setdefault(finding.path, rule)
+    return [finding for finding in found if first.get(finding.path, finding.rule) == finding.rule]
 
 
 def _check(name: str, index: int, subject: Subject, language: Language) -> Sequence[Finding]:
@@ -373,4 +403,4 @@ def _check(name: str, index: int, subject: Subject, language: Language) -> Seque
                     index,
                 )
             )
-    return findings
+    return _once_a_place(findings)

@@ -39,10 +39,8 @@ def as_text(report: Report, language: Language = "en", patch: str = "") -> str:
 
 def as_line(finding: Finding, language: Language = "en") -> str:
     """`FILE:LINE:COLUMN: SEVERITY: MESSAGE [RULE]`, as lint, render and synth print it."""
-    return (
-        f"{finding.file}:{finding.line}:{finding.column}: {_severity(finding, language)}: "
-        f"{finding.message} [{finding.rule}]"
-    )
+    place = f"{finding.file}:{finding.line}:{finding.column}" if finding.line else finding.file
+    return f"{place}: {_severity(finding, language)}: {finding.message} [{finding.rule}]"
 
 
 def summary(report: Report, language: Language = "en") -> str:
@@ -99,14 +97,12 @@ def as_sarif(report: Report, language: Language = "en") -> str:
 
 
 def _sarif_result(finding: Finding) -> dict[str, Any]:
-    location = {
-        "physicalLocation": {
-            "artifactLocation": {"uri": finding.file.replace("\\", "/")},
-            "region": {"startLine": finding.line, "startColumn": finding.column},
-        }
-    }
+    physical: dict[str, Any] = {"artifactLocation": {"uri": finding.file.replace("\\", "/")}}
+    if finding.line:
+        physical["region"] = {"startLine": finding.line, "startColumn": finding.column}
+    location: dict[str, Any] = {"physicalLocation": physical}
     if finding.path:
-        location["logicalLocations"] = [{"fullyQualifiedName": finding.path}]  # type: ignore[assignment]
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.path}]
     return {
         "ruleId": finding.rule,
         "level": finding.severity,
@@ -121,8 +117,7 @@ def as_github(report: Report, language: Language = "en") -> str:
     for finding in report.findings:
         properties = {
             "file": finding.file,
-            "line": str(finding.line),
-            "col": str(finding.column),
+            **({"line": str(finding.line), "col": str(finding.column)} if finding.line else {}),
             "title": finding.rule,
         }
         said = ",".join(f"{name}={_escaped(value, property_=True)}" for name, value in properties.items())

@@ -83,9 +83,9 @@ def read_text(name: str) -> str:
             with open(name, "rb") as file:
                 raw = file.read(MAX_BYTES * 4 + 1)
     except (OSError, ValueError) as error:  # a ValueError for a name with a NUL
-        raise ManifestError(name, 1, f"cannot be read: {getattr(error, 'strerror', error)}") from error
+        raise ManifestError(name, None, f"cannot be read: {getattr(error, 'strerror', error)}") from error
     if len(raw) > MAX_BYTES * 4:
-        raise ManifestError(name, 1, f"has more than {MAX_BYTES * 4} bytes; no manifest is so large")
+        raise ManifestError(name, None, f"has more than {MAX_BYTES * 4} bytes; no manifest is so large")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -110,7 +110,7 @@ def read_documents(text: str, file: str) -> list[Document]:
         line = text.count("\n", 0, error.position) + 1
         raise ManifestError(file, line, f"holds a character that YAML forbids: {error.reason}") from error
     except yaml.YAMLError as error:
-        raise ManifestError(file, 1, f"is not YAML: {error}") from error
+        raise ManifestError(file, None, f"is not YAML: {error}") from error
 
 
 def check_size(text: str, file: str) -> None:
@@ -120,7 +120,7 @@ def check_size(text: str, file: str) -> None:
         ManifestError: more than 1 MiB, or a line of more than 64 Ki characters.
     """
     if len(text) > MAX_BYTES:
-        raise ManifestError(file, 1, f"has {len(text)} characters; expected at most {MAX_BYTES}, 1 MiB")
+        raise ManifestError(file, None, f"has {len(text)} characters; expected at most {MAX_BYTES}, 1 MiB")
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > MAX_LINE_CHARACTERS:
             raise ManifestError(

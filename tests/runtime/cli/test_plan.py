@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def test_what_does_not_fit_is_an_error_with_the_setting(tmp_path: Path) -> None:
 
     result = run(file)
 
-    assert isinstance(result.exception, ConfigError)
-    assert "nvidia.com/gpu is 4" in str(result.exception)
+    assert isinstance(result.exception, ManifestError)
+    assert re.search(r"endpoint\.yaml:\d+:\d+: .*nvidia\.com/gpu is 4", str(result.exception))
 
 
 @pytest.mark.parametrize(

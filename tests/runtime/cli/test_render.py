@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from hypertier.cli import lint
 from hypertier.cli.render import (
     HEADER,
     command,
@@ -48,6 +49,29 @@ def test_what_lint_refuses_is_not_rendered(tmp_path: Path) -> None:
     assert isinstance(result.exception, ManifestError)
     assert "spec.intelligentRoutingSpec.routing_strategy" in str(result.exception)
     assert not (tmp_path / "rendered").exists()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        pytest.param("--tensor-parallel-size", "--tensor-parallel-size=many", id="an argument's value"),
+        pytest.param("--max-model-len", "--max-modle-len", id="an argument"),
+        pytest.param("replicas: 7", "replicas: -1", id="a field"),
+        pytest.param("count: 7", "count: -7", id="the deployment file's"),
+    ],
+)
+def test_lint_and_render_name_the_same_place(right: str, wrong: str, tmp_path: Path) -> None:
+    for file in REFERENCE.parent.glob("*.yaml"):
+        text = file.read_text(encoding="utf-8").replace(right, wrong)
+        (tmp_path / file.name).write_text(text, encoding="utf-8")
+    deployed = str(tmp_path / REFERENCE.name)
+
+    linted = CliRunner().invoke(lint.command, [deployed])
+    rendered = CliRunner().invoke(command, [deployed, "-o", str(tmp_path / "rendered")])
+
+    place, _, said = linted.output.splitlines()[0].partition(": error: ")
+    assert linted.exit_code == 1
+    assert str(rendered.exception).startswith(f"{place}: {said}")
 
 
 def test_rendering_again_changes_no_byte(tmp_path: Path) -> None:

@@ -48,17 +48,32 @@ def test_a_trace_is_read_in_seconds_and_in_order_of_time(tmp_path: Path) -> None
 def test_what_is_no_request_is_refused_with_its_line(row: object, tmp_path: Path) -> None:
     file = write(tmp_path, ROW, row)
 
-    with pytest.raises(ManifestError, match=r"trace\.jsonl:2: .*expected \{\"timestamp\": milliseconds"):
+    with pytest.raises(
+        ManifestError, match=r"trace\.jsonl:2:(\d+:)? .*expected \{\"timestamp\": milliseconds"
+    ):
         read_trace(file)
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xff\xfe"], ids=["empty", "blank lines", "no text"])
-def test_a_file_without_a_request_is_refused(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(b"", ": holds no request; expected one JSON object a line", id="empty"),
+        pytest.param(b"\n\n", ": holds no request; expected one JSON object a line", id="blank lines"),
+        pytest.param(b"\n\xff\xfe", ":2: is not UTF-8 text", id="no text"),
+        pytest.param(None, ": cannot be read: No such file or directory", id="no file"),
+    ],
+)
+def test_a_file_without_a_request_is_refused_and_named_once(
+    content: bytes | None, said: str, tmp_path: Path
+) -> None:
     file = tmp_path / "trace.jsonl"
-    file.write_bytes(content)
+    if content is not None:
+        file.write_bytes(content)
 
-    with pytest.raises(ManifestError, match=r"trace\.jsonl:1: "):
+    with pytest.raises(ManifestError) as error:
         read_trace(file)
+
+    assert str(error.value) == f"{file}{said}"
 
 
 def test_traces_side_by_side_share_no_block_and_no_session() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from hypertier.catalog.addons import S3_DRIVER
 from hypertier.catalog.instance_types import find_instance_type
+from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
-from hypertier.spec.rules.subject import Subject, written_groups
+from hypertier.spec.rules.subject import Subject, known_groups
 from hypertier.spec.said import Said
 from hypertier.spec.selfhosted import unserved_fields
 from hypertier.spec.tree import Path, View, path
@@ -40,14 +40,14 @@ def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
     groups = _groups(subject.around.deployment)
     if subject.around.deployment is None or not groups or not subject.instance_types:
         return
-    if not any(group.get("instanceType") in subject.instance_types for group in groups):
+    if not any(group.instance_type in subject.instance_types for group in groups):
         name = "spec.instanceType" if subject.manifest.has("spec.instanceType") else "spec.instanceTypes"
-        said = [f"{group.get('name')} ({group.get('instanceType')})" for group in groups]
+        said = [f"{group.name} ({group.instance_type})" for group in groups]
         yield hit(path(name), groups=", ".join(said))
 
 
-def _groups(deployment: View | None) -> list[Mapping[str, Any]]:
-    return [] if deployment is None else [group for _, group in written_groups(deployment)]
+def _groups(deployment: View | None) -> list[InstanceGroup]:
+    return [] if deployment is None else known_groups(deployment)
 
 
 @rule(
@@ -107,13 +107,12 @@ def more_replicas_than_nodes(subject: Subject) -> Iterator[Hit]:
 def _room(subject: Subject) -> tuple[str, int, int, int] | None:
     """The endpoint's group, engines per node, engines in all and nodes; None where it is not known."""
     for group in _groups(subject.around.deployment):
-        node = find_instance_type(str(group.get("instanceType")))
-        count = group.get("count")
-        if group.get("instanceType") in subject.instance_types and node and isinstance(count, int):
+        node = find_instance_type(group.instance_type)
+        if group.instance_type in subject.instance_types and node:
             if not subject.gpus or not node.gpus:
                 return None
             each = node.gpus // subject.gpus
-            return str(group.get("name")), each, each * count, count
+            return group.name, each, each * group.count, group.count
     return None
 
 

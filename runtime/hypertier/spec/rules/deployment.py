@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
+from hypertier.catalog.zones import ZONE_ID
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.access import Access, check_deployed
@@ -119,7 +120,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
     for index, entry in subject.manifest.mappings(GROUPS):
         zone = View(entry).text("availabilityZoneId")
         try:
-            if zone:
+            if zone and ZONE_ID.fullmatch(zone):  # else the group says so
                 check_zone(zone, region, "")
                 check_subnet(zone, _cluster(subject), "")
         except ConfigError as error:

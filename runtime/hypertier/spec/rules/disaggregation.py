@@ -13,7 +13,7 @@ from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.roles import group_with
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import UNSET, Hit, hit, rule, suggested
-from hypertier.spec.rules.subject import GPU, Subject, read_groups, small_whole
+from hypertier.spec.rules.subject import GPU, Subject, known_groups, small_whole
 from hypertier.spec.said import Said
 from hypertier.spec.tree import Path, path
 
@@ -255,7 +255,7 @@ def disaggregation_hook(subject: Subject) -> Iterator[Hit]:
 
 def _groups(subject: Subject) -> list[InstanceGroup]:
     deployment = subject.around.deployment
-    return [group for _, group in read_groups(deployment)] if deployment else []
+    return known_groups(deployment) if deployment else []
 
 
 def _groups_of(subject: Subject, role: str) -> tuple[InstanceGroup, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hypertier.catalog.zones import REGION
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import vllm_version
 from hypertier.spec.rules.rule import Hit, fixed, hit, rule, suggested, unset
@@ -45,7 +46,7 @@ def listening_port(subject: Subject) -> tuple[int, Said] | None:
     written = subject.argument("--port")
     if written is not None:
         port = small_whole(written)
-        return None if port is None else (port, Said("--port", "--port"))
+        return (port, Said("--port", "--port")) if port else None
     if subject.engine in ("lmi", "tgi") and subject.is_aws_container:
         return (
             None
@@ -177,7 +178,8 @@ def floating_image(subject: Subject) -> Iterator[Hit]:
 )
 def image_region(subject: Subject) -> Iterator[Hit]:
     region = subject.around.region
-    if region and subject.image_region and subject.image_region != region:
+    is_one = region is not None and REGION.fullmatch(region)
+    if is_one and subject.image_region and subject.image_region != region:
         moved = subject.image.replace(f".ecr.{subject.image_region}.", f".ecr.{region}.", 1)
         yield suggested(path("spec.worker.image"), moved, from_region=subject.image_region, region=region)
 

@@ -24,6 +24,7 @@ from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import parse_bytes
 from hypertier.spec.roles import roles_of
 from hypertier.spec.rules import sources
+from hypertier.spec.rules.placement import bad_quantity
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject
 from hypertier.spec.said import Said
@@ -169,6 +170,11 @@ def replica_does_not_fit(subject: Subject) -> Iterator[Hit]:
         endpoint = InferenceEndpointConfig.from_manifest(subject.manifest.data)
         file = codec.decode_or_raise(DeploymentFile, deployment.data)
         whole = deployment_of(file, (endpoint,))
+    except HypertierError:
+        return  # something can't be read, and is found as such
+    if any(bad_quantity(subject)):
+        return
+    try:
         for role in roles_of(whole, endpoint):
             with role.named():
                 plan_engine(whole, role.endpoint)

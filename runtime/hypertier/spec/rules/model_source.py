@@ -56,7 +56,7 @@ def model_source_block(subject: Subject) -> Iterator[Hit]:
 def model_source_unused(subject: Subject) -> Iterator[Hit]:
     source = subject.manifest.text(TYPE)
     own = BLOCKS.get(source or "")
-    if source is None or (own is not None and not subject.manifest.has((*SOURCE, own))):
+    if own is None or not subject.manifest.has((*SOURCE, own)):
         return
     for block in BLOCKS.values():
         if block != own and subject.manifest.has((*SOURCE, block)):

@@ -185,6 +185,11 @@ def no_gpu(subject: Subject) -> Iterator[Hit]:
 )
 def gpu_request_unlike_limit(subject: Subject) -> Iterator[Hit]:
     limit, request = subject.manifest.get((*LIMITS, GPU)), subject.manifest.get((*REQUESTS, GPU))
+    try:
+        parse_count("limit", 0 if limit is None else limit)
+        parse_count("request", 0 if request is None else request)
+    except ConfigError:
+        return  # rule bad-quantity speaks
     if request is not None and limit is None:
         yield fixed((*LIMITS, GPU), request, got=request, limit=UNSET)
     elif request is not None and str(request) != str(limit):

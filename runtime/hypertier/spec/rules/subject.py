@@ -194,7 +194,7 @@ class Subject:
         for where in (LIMITS, REQUESTS):
             value = self.manifest.get((*where, GPU))
             if isinstance(value, int) and not isinstance(value, bool):
-                return value
+                return value if value >= 0 else None
             if isinstance(value, str) and small_whole(value) is not None:
                 return small_whole(value)
         return None
@@ -264,6 +264,13 @@ def written_groups(deployment: View) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if deployment.get(GROUPS) is None:
         yield from enumerate(map(codec.encode, default_groups()))
     yield from deployment.mappings(GROUPS)
+
+
+def known_groups(deployment: View) -> list[InstanceGroup]:
+    """All groups, or none where one of them can't be read: it may be the one that somebody needs."""
+    groups = [group for _, group in read_groups(deployment)]
+    is_whole = len(groups) == len(deployment.items(GROUPS) or groups)
+    return groups if is_whole else []
 
 
 def read_groups(deployment: View) -> Iterator[tuple[int, InstanceGroup]]:
