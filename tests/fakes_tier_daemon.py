@@ -20,6 +20,10 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 PIECE_BYTES = 4096
 
 
+Fault = tuple[int, bytes]
+HANGS: Fault = (503, b"nobody waits so long")
+
+
 @dataclass
 class StoredLease:
     """A promise to a client."""
@@ -33,6 +37,7 @@ class NodeDaemon:
 
     `holds_misses`: a question about an absent value is answered by 504 after its `timeout_ms`, not by 404.
     `status`: if not 0, the answer to everything. `lease_body`: if not None, what leases are answered with.
+    `faults`: what comes in the place of an answer to each POST whose path has this in it.
     """
 
     def __init__(self, segment: Path) -> None:
@@ -40,6 +45,7 @@ class NodeDaemon:
         self.holds_misses = False
         self.status = 0
         self.lease_body: bytes | None = None
+        self.faults: dict[str, Fault] = {}
         self.requests: list[str] = []
         self.leases: dict[str, StoredLease] = {}
         self._lock = threading.Lock()
@@ -135,6 +141,10 @@ class NodeDaemon:
         parts = urlsplit(path)
         if self.status:
             return self.status, b""
+        for fault in [fault for place, fault in self.faults.items() if place in path]:
+            if fault is HANGS:
+                self._over.wait(60)
+            return fault
         if parts.path.startswith("/v1/leases/"):
             with self._lock:
                 known = self.leases.pop(parts.path.split("/")[3], None)

@@ -6,24 +6,26 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import quote
 
-from hypertier.errors import TierProtocolError, TierUnavailableError
+from hypertier.errors import TierError, TierPartError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer
 from hypertier.tier.backends.connecting import seconds_left
 from hypertier.tier.backends.segment import Identity, Piece
 
 T = TypeVar("T")
+Answer = tuple[int, bytes]  # status and body
 
 BUCKET = "hypertier"  # a bucket of its own: other clients' values have another layout
 LARGEST_ANSWER_BYTES = 64 * 1024
 MOST_PIECES = 4096
 NOWHERE = Identity(0, 0)
+GRACE_SECONDS = 0.005
 MISSES = (404, 504)  # it has no such value; it had none until the wait was over
 
 
@@ -100,29 +102,23 @@ class Daemon:
             TierUnavailableError: it was not written.
         """
         length = sum(map(len, buffers))
-        (status, _), *_ = self._exchange(
-            [Request("PUT", value_path(key), tuple(buffers), length)], timeout_seconds
-        )
+        status, _ = self._ask(Request("PUT", value_path(key), tuple(buffers), length), timeout_seconds)
         if status not in (200, 409):
             raise TierUnavailableError(f"the daemon answered a PUT with {status}")
 
     def lease_many(
         self, keys: Sequence[bytes], wait_ms: int, ttl_seconds: int, timeout_seconds: float
-    ) -> Iterator[tuple[bytes, Lease | None]]:
-        """Ask for leases on several values at once; yields each key with its lease, None for no value."""
+    ) -> list[Lease | TierError | None]:
+        """Ask for leases on several values at once; tells for each key its lease, None for no value, or why
+        there is no answer: those that were granted are the caller's to keep, whatever became of the others.
+        """
         query = f"leases?timeout_ms={wait_ms}&ttl_s={ttl_seconds}"
         requests = [Request("POST", f"{value_path(key)}/{query}") for key in keys]
-        for key, (status, body) in zip(keys, self._exchange(requests, timeout_seconds), strict=True):
-            if status in MISSES:
-                yield key, None
-            elif status == 200:
-                yield key, parse_lease(body)
-            else:
-                raise TierUnavailableError(f"the daemon answered a lease with {status}")
+        return [read_lease(answer) for answer in self._exchange(requests, timeout_seconds)]
 
     def release(self, lease: Lease, timeout_seconds: float) -> None:
         """Give a lease back."""
-        self._exchange([Request("POST", f"/v1/leases/{quote(lease.id, safe='')}/release")], timeout_seconds)
+        self._ask(Request("POST", f"/v1/leases/{quote(lease.id, safe='')}/release"), timeout_seconds)
 
     def close(self) -> None:
         """Give up all idle connections."""
@@ -132,33 +128,43 @@ class Daemon:
         for connection in idle:
             connection.close()
 
-    def _exchange(self, requests: Sequence[Request], timeout_seconds: float) -> list[tuple[int, bytes]]:
-        """Send all requests, each on a connection of its own, then read all answers: status and body.
+    def _ask(self, request: Request, timeout_seconds: float) -> Answer:
+        """Send one request and return its answer, or raise what came in its place."""
+        (answer,) = self._exchange([request], timeout_seconds)
+        if isinstance(answer, TierError):
+            raise answer
+        return answer
+
+    def _exchange(self, requests: Sequence[Request], timeout_seconds: float) -> list[Answer | TierError]:
+        """Send all requests, each on a connection of its own, then read all answers, or why there is none.
 
         One whose connection turns out to be gone is sent again on a new one, alone: a lease that is asked for
         twice stays with the daemon, unused, until it expires.
         """
         deadline = time.monotonic() + timeout_seconds
-        used: list[http.client.HTTPConnection] = []
-        try:
-            connections = self._borrow(len(requests))
-            used += connections
-            answers = attempt(requests, connections, deadline)
-            lost = [place for place, answer in enumerate(answers) if answer is None]
-            fresh = [self._connect() for _ in lost]
-            used += fresh
-            found = attempt([requests[place] for place in lost], fresh, deadline)
-        except BaseException as error:
-            for connection in used:
-                connection.close()
-            if not isinstance(error, OSError | http.client.HTTPException):
-                raise
-            where = f"{self._address.host}:{self._address.port}"
-            raise TierUnavailableError(f"{where}: {type(error).__name__}: {error}") from error
-        self._give_back([each for place, each in enumerate(connections) if place not in lost] + fresh)
-        for place, answer in zip(lost, found, strict=True):
+        connections = self._borrow(len(requests))
+        answers = attempt(requests, connections, deadline)
+        lost = [place for place, answer in enumerate(answers) if answer is None]
+        for place in lost:
+            connections[place] = self._connect()
+        again = attempt([requests[place] for place in lost], [connections[place] for place in lost], deadline)
+        for place, answer in zip(lost, again, strict=True):
             answers[place] = answer
-        return [answer for answer in answers if answer is not None]
+        told: list[Answer | TierError] = []
+        usable: list[http.client.HTTPConnection] = []
+        for connection, answer in zip(connections, answers, strict=True):
+            if isinstance(answer, tuple):
+                usable.append(connection)
+            told.append(answer if isinstance(answer, tuple) else self._problem(answer))
+        self._give_back(usable)
+        return told
+
+    def _problem(self, error: Exception | None) -> TierError:
+        """Why there is no answer, as an error of ours."""
+        if isinstance(error, TierError):
+            return error
+        where = f"{self._address.host}:{self._address.port}"
+        return TierUnavailableError(f"{where}: {type(error).__name__}: {error}")
 
     def _give_back(self, connections: Sequence[http.client.HTTPConnection]) -> None:
         with self._lock:
@@ -184,27 +190,46 @@ def value_path(key: bytes) -> str:
     return f"/v1/kv/{BUCKET}/{quote(key, safe='')}"
 
 
+def read_lease(answer: Answer | TierError) -> Lease | TierError | None:
+    """The lease in an answer, None where there is no value, or what is wrong with it."""
+    if isinstance(answer, TierError):
+        return answer
+    status, body = answer
+    if status in MISSES:
+        return None
+    if status != 200:  # it is there, and may have others
+        return TierPartError(f"the daemon answered a lease with {status}")
+    try:
+        return parse_lease(body)
+    except TierProtocolError as error:
+        return error
+
+
 def attempt(
     requests: Sequence[Request], connections: Sequence[http.client.HTTPConnection], deadline: float
-) -> list[tuple[int, bytes] | None]:
-    """Send all requests, then read all answers; None where a connection, used before, is gone by now."""
+) -> list[Answer | Exception | None]:
+    """Send all requests, then read all answers: each, or what went wrong, after which its connection is
+    closed; None where a connection, used before, is gone by now.
+    """
     are_used = [connection.sock is not None for connection in connections]
 
-    def on(place: int, step: Callable[[], T]) -> T | None:
+    def on(place: int, step: Callable[[], T]) -> T | Exception | None:
         try:
             return step()
-        except (ConnectionError, http.client.BadStatusLine):
-            if not are_used[place]:
-                raise
+        except (OSError, http.client.HTTPException, TierError) as error:
             connections[place].close()
-            return None
+            is_gone = isinstance(error, ConnectionError | http.client.BadStatusLine)
+            return None if is_gone and are_used[place] else error
 
     places = range(len(requests))
     sent = [on(i, partial(send, connections[i], requests[i], deadline)) for i in places]
-    return [on(i, partial(read, connections[i], deadline)) if sent[i] else None for i in places]
+    return [
+        on(i, partial(read, connections[i], deadline)) if problem is True else problem
+        for i, problem in enumerate(sent)
+    ]
 
 
-def send(connection: http.client.HTTPConnection, request: Request, deadline: float) -> bool:
+def send(connection: http.client.HTTPConnection, request: Request, deadline: float) -> Literal[True]:
     """Send a request, its body as it lies; returns True."""
     connection.timeout = seconds_left(deadline)
     if connection.sock is not None:
@@ -218,8 +243,10 @@ def send(connection: http.client.HTTPConnection, request: Request, deadline: flo
 
 
 def read(connection: http.client.HTTPConnection, deadline: float) -> tuple[int, bytes]:
-    """Read an answer's status and body."""
-    connection.sock.settimeout(seconds_left(deadline))
+    """Read an answer's status and body. One that has come by the deadline is taken, also when another one
+    used up the time.
+    """
+    connection.sock.settimeout(max(GRACE_SECONDS, deadline - time.monotonic()))
     response = connection.getresponse()
     body = response.read(LARGEST_ANSWER_BYTES + 1)
     if len(body) > LARGEST_ANSWER_BYTES:

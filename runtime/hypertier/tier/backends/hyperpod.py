@@ -10,20 +10,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
-from hypertier.errors import TierError
+from hypertier.errors import TierError, TierPartError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer, Listener
 from hypertier.tier.backends.daemon import Daemon, Lease
 from hypertier.tier.backends.segment import Segment
+from hypertier.tier.circuit import Circuit
 
 LEASE_SECONDS = 30
 SAFETY_SECONDS = 1.0  # a lease is not used this close to its end
 MISS_WAIT_MS = 20  # how long the daemon may hold a question about a value that it lacks
 MAX_LEASES = 4096
+RELEASE_SECONDS = 0.5
 WINDOW = 32  # questions under way at once
 
 
@@ -41,6 +42,7 @@ class HyperPodBackend:
         self._segment = Segment(segment_path)
         self._clock = clock
         self._lock = threading.Lock()
+        self._releases = Circuit()
         self._leases: OrderedDict[bytes, Lease] = OrderedDict()
 
     def exists_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
@@ -52,7 +54,11 @@ class HyperPodBackend:
         found = {key: True for key in keys if self._held(key)}
         missing = iter([key for key in dict.fromkeys(keys) if key not in found])
         while window := list(islice(missing, WINDOW)):
-            found |= self._ask(window, deadline)
+            try:
+                found |= self._ask(window, deadline)
+            except TierPartError:
+                if not found:
+                    raise
         return [found.get(key, False) for key in keys]
 
     def get_into(
@@ -75,8 +81,7 @@ class HyperPodBackend:
             copied = self._segment.copy(lease.segment, lease.pieces, buffers, tell)
             return lease.num_bytes if copied and self._is_fresh(lease) else None
         finally:
-            with suppress(TierError):  # it expires by itself
-                self._daemon.release(lease, max(0.05, deadline - self._clock()))
+            self._release([lease])
 
     def put(self, key: bytes, buffers: Sequence[Buffer], ttl_seconds: int, timeout_seconds: float) -> None:
         """Store the joined buffers, unless there is a value already."""
@@ -93,9 +98,7 @@ class HyperPodBackend:
         with self._lock:
             leases = list(self._leases.values())
             self._leases.clear()
-        for lease in leases:
-            with suppress(TierError):
-                self._daemon.release(lease, 0.5)
+        self._release(leases)
         self._daemon.close()
         self._segment.close()
 
@@ -103,26 +106,39 @@ class HyperPodBackend:
         segment = self._segment.identity()
         expires_at = self._clock() + LEASE_SECONDS - SAFETY_SECONDS
         asked = self._daemon.lease_many(keys, MISS_WAIT_MS, LEASE_SECONDS, deadline - self._clock())
-        found: dict[bytes, bool] = {}
-        for key, lease in asked:
-            found[key] = lease is not None
-            if lease is not None:
-                self._keep(key, lease.held(segment, expires_at))
-        return found
+        leases = {key: lease for key, lease in zip(keys, asked, strict=True) if isinstance(lease, Lease)}
+        self._keep({key: lease.held(segment, expires_at) for key, lease in leases.items()})
+        errors = [each for each in asked if isinstance(each, TierError)]
+        if len(errors) == len(asked):
+            raise errors[0]
+        return {key: key in leases for key in keys}
 
     def _lease(self, key: bytes, deadline: float) -> Lease | None:
         self._ask([key], deadline)
         return self._take(key)
 
-    def _keep(self, key: bytes, lease: Lease) -> None:
+    def _keep(self, fresh: Mapping[bytes, Lease]) -> None:
         with self._lock:
-            surplus = [self._leases.pop(key)] if key in self._leases else []
-            self._leases[key] = lease
+            surplus = [self._leases.pop(key) for key in fresh if key in self._leases]
+            self._leases.update(fresh)
             while len(self._leases) > MAX_LEASES:
                 surplus.append(self._leases.popitem(last=False)[1])
-        for old in surplus:
-            with suppress(TierError):
-                self._daemon.release(old, 0.5)
+        self._release(surplus)
+
+    def _release(self, leases: Iterable[Lease]) -> None:
+        """Give leases back, while the daemon takes them; those that it does not take expire by themselves.
+
+        A load waits for this: a daemon that hangs here is left alone for a while.
+        """
+        for lease in leases:
+            if not self._releases.admits():
+                return
+            try:
+                self._daemon.release(lease, RELEASE_SECONDS)
+            except TierError:
+                self._releases.failed()
+            else:
+                self._releases.succeeded()
 
     def _held(self, key: bytes) -> bool:
         with self._lock:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes_tier import FakeClock
-from fakes_tier_daemon import SEGMENT_BYTES, NodeDaemon
+from fakes_tier_daemon import HANGS, SEGMENT_BYTES, NodeDaemon
 
-from hypertier.errors import TierError, TierProtocolError, TierUnavailableError
+from hypertier.errors import TierError, TierPartError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.daemon import parse_lease
-from hypertier.tier.backends.hyperpod import LEASE_SECONDS, HyperPodBackend
+from hypertier.tier.backends.hyperpod import LEASE_SECONDS, RELEASE_SECONDS, HyperPodBackend
 
 SECONDS = 20.0
 VALUE = bytes(range(256)) * 100  # seven pieces
@@ -172,6 +173,61 @@ def test_a_refusal_is_an_error_of_ours(daemon: NodeDaemon, backend: HyperPodBack
     for call in (lambda: put(backend), lambda: get(backend), lambda: backend.exists_many([b"k"], SECONDS)):
         with pytest.raises(TierUnavailableError, match=str(status)):
             call()
+
+
+FAULTS = {
+    "refused": (500, b""),
+    "nonsense": (200, b"[]"),
+    "endless": (200, b"x" * 100_000),
+    "hangs": HANGS,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_one_lease_that_fails_costs_its_own_value_alone_and_leaves_no_other_pinned(
+    daemon: NodeDaemon, backend: HyperPodBackend, fault: tuple[int, bytes]
+) -> None:
+    keys = [b"k%d" % i for i in range(9)]
+    for key in keys:
+        put(backend, key)
+    daemon.faults["/k3/leases"] = fault
+
+    found = backend.exists_many(keys, 0.5)
+    values = [get(backend, key) for key in keys if key != b"k3"]
+
+    assert found == [key != b"k3" for key in keys]
+    assert values == [(len(VALUE), VALUE)] * 8
+    assert daemon.leases == {}
+
+
+def test_a_lease_that_is_refused_makes_no_miss_of_those_that_are_held(
+    daemon: NodeDaemon, backend: HyperPodBackend
+) -> None:
+    for key in (b"k1", b"k2"):
+        put(backend, key)
+    daemon.faults["/k2/leases"] = FAULTS["refused"]
+    backend.exists_many([b"k1"], SECONDS)
+
+    found = backend.exists_many([b"k1", b"k2"], SECONDS)
+    with pytest.raises(TierPartError, match="500"):
+        backend.exists_many([b"k2"], SECONDS)
+
+    assert found == [True, False]
+
+
+def test_a_daemon_that_takes_no_lease_back_holds_up_the_first_load_alone(
+    daemon: NodeDaemon, backend: HyperPodBackend
+) -> None:
+    keys = [b"k%d" % i for i in range(20)]
+    for key in keys:
+        put(backend, key)
+    daemon.faults["/release"] = HANGS
+    begin = time.monotonic()
+
+    values = [get(backend, key) for key in keys]
+
+    assert values == [(len(VALUE), VALUE)] * 20
+    assert time.monotonic() - begin < 20 * RELEASE_SECONDS / 2
 
 
 @pytest.mark.parametrize(
