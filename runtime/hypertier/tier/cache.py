@@ -192,6 +192,8 @@ class L2Cache:
                 self._gate.observe_load(len(job.moved), job.seconds)
             elif job.is_given_up:
                 self._gate.observe_load(1, job.seconds, num_useful=0)
+            elif job.is_load:
+                self._gate.observe_failure(job.seconds)
             elif job.moved and not job.is_load:
                 self._stored = (*self._stored, *job.moved)[-SAMPLE_CHUNKS:]
                 if self._gate.take_first_sample():

@@ -128,6 +128,13 @@ class Gate:
         self._judge()
         self._needs_sample |= num_useful == 0
 
+    def observe_failure(self, seconds: float) -> None:
+        """Note that a load brought nothing, after `seconds`: what it tells of how long loading takes is
+        nothing either, but it was waited for.
+        """
+        self._owe(seconds)
+        self._judge()
+
     def observe_sample(self, num_chunks: int, seconds: float) -> None:
         """Note what a sample took, in place of what loading took before the gate closed."""
         self._load = Average()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hypertier.tier.metrics import Counters
+
+MOST_KEYS = 4096  # in one request to L2, but for a batch that is larger
 
 
 @dataclass
@@ -150,7 +153,7 @@ class Verdicts:
 
 
 class Prober:
-    """A thread that asks L2 about batches of keys, in the order given.
+    """A thread that asks L2 about batches of keys, in the order given; those that wait, all in one go.
 
     `probe` must not raise; it returns one answer per key. `on_answer` is called when there is one to take.
     """
@@ -159,17 +162,20 @@ class Prober:
         self,
         probe: Callable[[Sequence[bytes]], Sequence[bool]],
         on_answer: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._probe = probe
         self._on_answer = on_answer
-        self._batches: queue.SimpleQueue[list[bytes] | None] = queue.SimpleQueue()
+        self._clock = clock
+        self._batches: queue.SimpleQueue[tuple[float, list[bytes]] | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[list[tuple[bytes, bool]]] = queue.SimpleQueue()
+        self._seconds: deque[float] = deque()
         self._thread = threading.Thread(target=self._run, name="hypertier-lookup", daemon=True)
         self._thread.start()
 
     def submit(self, keys: list[bytes]) -> None:
         """Queue a batch; an empty one only wakes the connection up."""
-        self._batches.put(keys)
+        self._batches.put((self._clock(), keys))
 
     def take_answers(self) -> Iterable[tuple[bytes, bool]]:
         """Yield what was answered since the last call, without waiting."""
@@ -179,12 +185,35 @@ class Prober:
             except queue.Empty:
                 return
 
+    def take_seconds(self) -> list[float]:
+        """How long each batch answered since the last call has waited, empty ones not counted."""
+        return [self._seconds.popleft() for _ in range(len(self._seconds))]
+
     def close(self, timeout_seconds: float) -> None:
-        """End the thread after the batch it is at."""
+        """End the thread after the batches it is at."""
         self._batches.put(None)
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        while (keys := self._batches.get()) is not None:
-            self._answers.put(list(zip(keys, self._probe(keys), strict=True)))
+        while batches := self._take_batches():
+            keys = [key for _, batch in batches for key in batch]
+            answers = list(zip(keys, self._probe(keys), strict=True))
+            now = self._clock()
+            self._seconds += [now - since for since, batch in batches if batch]
+            self._answers.put(answers)
             self._on_answer()
+
+    def _take_batches(self) -> list[tuple[float, list[bytes]]]:
+        """What is waiting, up to `MOST_KEYS` or one batch; nothing at the end. Waits until there is any."""
+        batches: list[tuple[float, list[bytes]]] = []
+        num_keys = 0
+        with suppress(queue.Empty):
+            while num_keys < MOST_KEYS:
+                batch = self._batches.get(block=not batches)
+                if batch is None:
+                    if batches:
+                        self._batches.put(None)
+                    break
+                batches.append(batch)
+                num_keys += len(batch[1])
+        return batches

@@ -116,8 +116,7 @@ class ThreadMover:
         self._slot_of = slot_of
         self._on_news = on_news
         self._clock = clock
-        self._lookup_seconds: deque[float] = deque()
-        self._prober = Prober(self._probe, on_news)
+        self._prober = Prober(self._probe, on_news, clock)
 
     @property
     def is_up(self) -> bool:
@@ -180,7 +179,7 @@ class ThreadMover:
         return News(
             [*self._prober.take_answers(), *held, *lost],
             self._transfers.take_finished(),
-            taken(self._lookup_seconds),
+            self._prober.take_seconds(),
             [(len(job.moved), job.seconds) for job in samples if job.moved],
         )
 
@@ -200,9 +199,7 @@ class ThreadMover:
         if not keys:
             self._reads.call(self._entries.warm_up, None)
             return []
-        begin = self._clock()
         found = self._reads.call(lambda: self._entries.exist(keys), [False] * len(keys))
-        self._lookup_seconds.append(self._clock() - begin)
         self._counters.add("lookup_hits", sum(found))
         self._counters.add("lookup_misses", len(found) - sum(found))
         return found

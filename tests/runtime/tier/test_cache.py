@@ -407,6 +407,30 @@ def test_a_preempted_request_tells_nothing_about_computing(world: World) -> None
     world.finished()
 
 
+@pytest.mark.parametrize("way", ["spoilt", "absent"])
+def test_loads_that_fail_whole_again_and_again_close_the_gate(world: World, way: str) -> None:
+    gate = Gate(clock=world.clock, load_deadline_seconds=0.5, allowed_debt_seconds=0.4)
+    cache = L2Cache(
+        world.mover, Verdicts(0.2, world.counters, world.clock), world.counters, gate, world.clock
+    )
+    world.put(A, b"a")
+    if way == "spoilt":
+        world.spoil(A)
+    else:
+        world.backend.values.clear()
+
+    for job in range(10):
+        world.backend.gate.clear()
+        before = world.backend.num_calls
+        cache.load(job, [A], [world.slot(0)])
+        assert eventually(lambda before=before: world.backend.num_calls == before + 1)
+        world.clock.advance(0.1)
+        world.backend.gate.set()
+        assert eventually(lambda: bool(cache.take_finished()))
+
+    assert not gate.is_open
+
+
 def test_a_load_that_is_given_up_closes_the_gate_even_if_nothing_arrived(world: World) -> None:
     world.cache.note_scheduled(["computed"])
     world.clock.advance(0.01)

@@ -234,6 +234,20 @@ def test_after_a_load_that_brought_nothing_a_sample_alone_opens_it() -> None:
     assert (by_computing, hanging.is_open) == (False, True)
 
 
+def test_loads_that_bring_nothing_are_owed_and_tell_nothing_of_how_long_loading_takes() -> None:
+    barren = Gate(clock=FakeClock(), allowed_debt_seconds=0.4)
+    barren.observe_compute(10, 1.0)
+    barren.observe_load(10, 0.1)
+
+    told = barren.load_seconds_per_chunk
+    for _ in range(20):
+        barren.observe_failure(0.1)
+
+    assert barren.load_seconds_per_chunk == told
+    assert not barren.is_open
+    assert barren.debt_seconds > 0.4
+
+
 def test_after_a_debt_a_sample_alone_opens_it_with_a_new_account() -> None:
     clock = FakeClock()
     indebted = Gate(clock=clock, allowed_debt_seconds=0.4)

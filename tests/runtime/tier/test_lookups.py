@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+
 from fakes_tier import FakeClock, eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypertier.tier.lookups import Prober, Verdicts
+from hypertier.tier.lookups import MOST_KEYS, Prober, Verdicts
 from hypertier.tier.metrics import Counters
 
-A, B = b"a", b"b"
+A, B, C = b"a", b"b", b"c"
 
 
 def verdicts(clock: FakeClock, capacity: int = 100) -> Verdicts:
@@ -170,6 +173,53 @@ def test_the_prober_answers_batches_in_order() -> None:
     assert eventually(collected)
     assert answers == [(A, True), (B, False), (B, False)]
     prober.close(20)
+
+
+def test_batches_that_wait_are_asked_in_one_go_and_each_tells_how_long_it_waited() -> None:
+    clock, may_answer, probes = FakeClock(), threading.Event(), list[list[bytes]]()
+
+    def probe(keys: Sequence[bytes]) -> list[bool]:
+        probes.append(list(keys))
+        assert may_answer.wait(20)
+        return [True] * len(keys)
+
+    prober = Prober(probe, clock=clock)
+    prober.submit([A])
+    assert eventually(lambda: len(probes) == 1)
+    for key in (B, C):
+        clock.advance(1)
+        prober.submit([key])
+    prober.submit([])
+    clock.advance(1)
+
+    may_answer.set()
+    answers: list[tuple[bytes, bool]] = []
+    assert eventually(lambda: bool(answers.extend(prober.take_answers()) or len(answers) == 3))
+    prober.close(20)
+
+    assert probes == [[A], [B, C]]
+    assert prober.take_seconds() == [3, 2, 1]
+    assert prober.take_seconds() == []
+
+
+def test_what_waits_to_be_asked_is_bounded_in_one_go_and_nothing_is_left_out() -> None:
+    may_answer, sizes = threading.Event(), list[int]()
+
+    def probe(keys: Sequence[bytes]) -> list[bool]:
+        sizes.append(len(keys))
+        assert may_answer.wait(20)
+        return [True] * len(keys)
+
+    prober = Prober(probe)
+    prober.submit([A])
+    assert eventually(lambda: len(sizes) == 1)
+    for _ in range(5):
+        prober.submit([B] * (MOST_KEYS // 2))
+
+    may_answer.set()
+    prober.close(20)
+
+    assert sizes == [1, MOST_KEYS, MOST_KEYS, MOST_KEYS // 2]
 
 
 def prefix_of(table: Verdicts, request: str, keys: list[bytes], min_chunks: int) -> list[bool | None]:
