@@ -4,6 +4,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── ConfigError                a setting that cannot work
 ├── ManifestError              a file that cannot be read as what it claims to be
 ├── MissingPackageError        an optional part of hypertier is not installed
+├── CredentialsError           AWS can't be asked with the credentials that there are
 ├── DeploymentError            an app could not be deployed to the emulator
 ├── LabError                   a process of the lab did not do its work
 ├── ScrapeError                a replica's /metrics could not be read; the exporter counts it
@@ -120,6 +121,10 @@ class MissingPackageError(HypertierError):
         )
         self.package = package
         self.extra = extra
+
+
+class CredentialsError(HypertierError):
+    """AWS can't be asked: no credentials, or none that it takes; says which."""
 
 
 class DeploymentError(HypertierError):

@@ -15,6 +15,7 @@ from hypertier.errors import HypertierError
 SUMMARIES = {
     "lint": "Check manifests and deployment files against every rule.",
     "plan": "Memory, KV capacity, break-even of L2 and the bill of a deployment.",
+    "doctor": "Ask AWS what would go wrong with a deployment, before it is made.",
     "render": "Write the Kubernetes manifests as plain YAML; needs no AWS.",
     "lab": "Run the rendered workloads as processes on this machine.",
     "router": "Serve OpenAI's API in front of engines.",

@@ -1,0 +1,1 @@
+"""What AWS says of a deployment before it is deployed: `hypertier doctor`."""
