@@ -183,20 +183,22 @@ def test_clear_all_leaves_what_is_not_ours(url: str, store: RealValkey | RealClu
 
 
 def test_clear_that_an_engine_undoes_says_so(url: str) -> None:
-    backend = RespBackend(parse_l2_url(url), FixedCredentials())
     over = threading.Event()
 
     def store() -> None:
         """As an engine that runs: the same chunk, again and again."""
+        backend = RespBackend(parse_l2_url(url), FixedCredentials())
         while not over.is_set():
             backend.put(entry_name(ONE, TENANTS[0] + b"key 0", 0), [b"value"], 3600, 20)
+        backend.close()
 
-    thread = threading.Thread(target=store)
-    thread.start()
+    engines = [threading.Thread(target=store) for _ in range(8)]  # one may wait for a CPU all the while
+    for engine in engines:
+        engine.start()
     done = run("clear", "--namespace", ONE.hex(), "--yes", url=url)
     over.set()
-    thread.join()
-    backend.close()
+    for engine in engines:
+        engine.join()
 
     assert isinstance(done.exception, HypertierError)
     assert "engines that run stored them meanwhile" in str(done.exception)
