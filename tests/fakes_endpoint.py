@@ -12,6 +12,7 @@ from typing import Any
 
 BLOCK = 16
 TOKENS = (" the", " same", " tokens")
+STRATEGIES = ("roundrobin", "prefixaware", "session")
 
 
 @dataclass
@@ -99,6 +100,8 @@ def fake_endpoint(state: FakeEndpoint, tls: Any = None) -> Iterator[FakeEndpoint
             self.send_header("content-type", "text/event-stream")
             if state.tells_replica:
                 self.send_header("x-hypertier-replica", replica)
+            if state.by_header and self.headers.get("x-hypertier-strategy") in STRATEGIES:
+                self.send_header("x-hypertier-strategy", self.headers["x-hypertier-strategy"])
             self.end_headers()
             for number, event in enumerate(state.events(num_tokens, num_cached)):
                 if number == state.cut_after:

@@ -113,8 +113,9 @@ def bench(file: Path, style: str, **workload: int) -> None:
     not with a GPU.
     """
     from hypertier.errors import LabError
-    from hypertier.lab.bench import Workload, lines, run_bench, summary
+    from hypertier.lab.bench import lines, run_bench, summary
     from hypertier.lab.running import running_lab
+    from hypertier.workload import Workload
 
     state = running_lab(file)
     result = run_bench(state, Workload(**workload), lambda text: click.echo(text, err=True))

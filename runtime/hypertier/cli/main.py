@@ -20,6 +20,7 @@ SUMMARIES = {
     "lab": "Run the rendered workloads as processes on this machine.",
     "router": "Serve OpenAI's API in front of engines.",
     "verify": "Send a running endpoint a prompt twice, and say whether its cache works.",
+    "compare": "Send one load through several strategies, and say what differs for sure.",
     "explain": "Say where a request went, or would go, and why.",
     "exporter": "Publish the engines' metrics to CloudWatch.",
     "simulate": "Replay a trace through the real strategies.",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from hypertier.cli.asking import asks_endpoint, key_of
 from hypertier.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 MIN_PROMPT_TOKENS, MAX_PROMPT_TOKENS = 64, 200_000
 MAX_TIMEOUT_SECONDS = 3600.0
-KEY = re.compile(r"[!-~]{1,8192}")  # what a header may carry
 
 
 @click.command(
@@ -28,11 +26,7 @@ KEY = re.compile(r"[!-~]{1,8192}")  # what a header may carry
     epilog="Example: hypertier verify http://llama-70b-router.inference.svc --api-key-env HYPERTIER_API_KEY",
 )
 @click.argument("url")
-@click.option("--model", metavar="NAME", help="The model to ask; by default the only one of /v1/models.")
-@click.option(
-    "--api-key-env", metavar="NAME", help="The environment variable that holds the key, where one is needed."
-)
-@click.option("--ca", metavar="FILE", help="The CAs that are believed, in PEM, in place of this machine's.")
+@asks_endpoint
 @click.option(
     "--timeout", default=120.0, show_default=True, help="Seconds that everything together may take."
 )
@@ -74,7 +68,7 @@ def command(
     if not MIN_PROMPT_TOKENS <= prompt_tokens <= MAX_PROMPT_TOKENS:
         raise ConfigError("--prompt-tokens", prompt_tokens, f"{MIN_PROMPT_TOKENS} to {MAX_PROMPT_TOKENS}")
     publisher = _publisher(publish, region)
-    endpoint = Endpoint(url, key=_key(api_key_env), ca=ca)
+    endpoint = Endpoint(url, key=key_of(api_key_env), ca=ca)
     wish = Wish(
         model=model,
         prompt_tokens=prompt_tokens,
@@ -91,16 +85,6 @@ def command(
     if publisher is not None:
         publisher.publish(_data(report), datetime.now(UTC))
     sys.exit(report.status)
-
-
-def _key(variable: str | None) -> str | None:
-    """The key; it is told nowhere. Raises ConfigError."""
-    if variable is None:
-        return None
-    key = os.environ.get(variable, "").strip()
-    if not KEY.fullmatch(key):
-        raise ConfigError("--api-key-env", variable, "a variable that is set to a key, in printable ASCII")
-    return key
 
 
 def _publisher(endpoint: str | None, region: str | None) -> CloudWatch | None:

@@ -1,73 +1,38 @@
 """A small load on a running lab: what its tiers and its router do to the time to the first token.
 
 The load is closed: each of `concurrency` clients sends its next request when its last one is answered.
-Prompts begin with one of a few shared documents and end with a question of their own.
 """
 
 from __future__ import annotations
 
-import math
-import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from hypertier.errors import ConfigError, LabError
+from hypertier.errors import LabError
 from hypertier.lab.client import Answer, ask
 from hypertier.lab.measuring import counts_of_running, served_replica
 from hypertier.lab.metrics import TIER_NAMES
 from hypertier.lab.rules import Place
 from hypertier.lab.state import LabState
+from hypertier.workload import Workload, prompts, quantile
 
-WORDS = (
-    "block",
-    "cache",
-    "engine",
-    "hit",
-    "key",
-    "miss",
-    "prefix",
-    "replica",
-    "router",
-    "tier",
-    "token",
-    "value",
-)
-QUESTION_CHARACTERS = 32
 TEMPLATE_CHARACTERS = 32  # what the chat template adds to a prompt, rounded up
 QUANTILES = (0.5, 0.9, 0.99)
 
 
-@dataclass(frozen=True)
-class Workload:
-    """What to send. A token of the lab's model is a character."""
+def check(workload: Workload) -> None:
+    """Refuse what an engine of the lab, whose tokens are characters, can't be sent.
 
-    requests: int = 40
-    concurrency: int = 4
-    prefixes: int = 4
-    prompt_tokens: int = 2000
-    max_tokens: int = 16
-    seed: int = 0
-
-    def check(self) -> None:
-        """Refuse what cannot be sent.
-
-        Raises:
-            ConfigError: names the flag.
-        """
-        for flag in ("requests", "concurrency", "prefixes", "max_tokens"):
-            if getattr(self, flag) < 1:
-                raise ConfigError(f"--{flag.replace('_', '-')}", getattr(self, flag), "1 or more")
-        longest = Place.max_model_len - TEMPLATE_CHARACTERS - self.max_tokens
-        if not 2 * QUESTION_CHARACTERS <= self.prompt_tokens <= longest:
-            raise ConfigError(
-                "--prompt-tokens",
-                self.prompt_tokens,
-                f"{2 * QUESTION_CHARACTERS} to {longest}: with --max-tokens {self.max_tokens} an engine "
-                f"of the lab holds {Place.max_model_len}",
-            )
+    Raises:
+        ConfigError: names the flag.
+    """
+    longest = Place.max_model_len - TEMPLATE_CHARACTERS - workload.max_tokens
+    workload.check(
+        longest, f": with --max-tokens {workload.max_tokens} an engine of the lab holds {Place.max_model_len}"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,33 +46,13 @@ class BenchResult:
     served: Mapping[str, int]
 
 
-def prompts(workload: Workload) -> list[str]:
-    """The prompts, shuffled over their documents; the same for the same workload."""
-    chosen = random.Random(workload.seed)
-    documents = [
-        text(random.Random(f"{workload.seed}/{number}"), workload.prompt_tokens - QUESTION_CHARACTERS)
-        for number in range(workload.prefixes)
-    ]
-    order = [documents[number % workload.prefixes] for number in range(workload.requests)]
-    chosen.shuffle(order)
-    return [document + text(chosen, QUESTION_CHARACTERS) for document in order]
-
-
-def text(chosen: random.Random, num_characters: int) -> str:
-    """Words, cut to length."""
-    words: list[str] = []
-    while sum(map(len, words)) + len(words) < num_characters:
-        words.append(chosen.choice(WORDS))
-    return " ".join(words)[: num_characters - 1].ljust(num_characters)
-
-
 def run_bench(state: LabState, workload: Workload, say: Callable[[str], None]) -> BenchResult:
     """Send the workload through the lab's router.
 
     Raises:
         ConfigError: a workload that cannot be sent.
     """
-    workload.check()
+    check(workload)
     before = dict(counts_of_running(state.replica_urls))
     answers: list[Answer] = []
     failures: list[str] = []
@@ -137,11 +82,6 @@ def run_bench(state: LabState, workload: Workload, say: Callable[[str], None]) -
         cached_tokens={TIER_NAMES.get(source, source): count for source, count in cached.items()},
         served={f"engine-{number}": count for number, count in sorted(numbers.items())},
     )
-
-
-def quantile(values: Sequence[float], ratio: float) -> float:
-    """The smallest of `values` that at least `ratio` of them do not exceed (nearest rank)."""
-    return sorted(values)[max(0, math.ceil(ratio * len(values)) - 1)]
 
 
 def summary(result: BenchResult) -> dict[str, float | int]:

@@ -17,11 +17,13 @@ MAX_COUNT = 10**12
 class Answer:
     """What came back. `ttft_seconds` is the time to the first token, `cached_tokens` None where not told.
 
+    `strategy` is the one that chose the replica, where the request wished for one and it is told.
     `tokens` are the tokens' texts, or pieces of text where the engine told no tokens. `likely` has for each
     token the log probabilities of the likeliest ones, as far as they were told.
     """
 
     replica: str | None
+    strategy: str | None
     prompt_tokens: int | None
     cached_tokens: int | None
     tokens: tuple[str, ...]
@@ -61,7 +63,7 @@ class AnswerReader:
             if line.startswith(b"data:"):
                 self._read(line[5:].strip())
 
-    def answer(self, replica: str | None, begin: float) -> Answer:
+    def answer(self, replica: str | None, begin: float, strategy: str | None = None) -> Answer:
         """The whole answer, to a request that was sent at `begin`.
 
         Raises:
@@ -77,6 +79,7 @@ class AnswerReader:
         details = self._usage.get("prompt_tokens_details")
         return Answer(
             replica=replica,
+            strategy=strategy,
             prompt_tokens=count(self._usage.get("prompt_tokens")),
             cached_tokens=count(details.get("cached_tokens")) if isinstance(details, dict) else None,
             tokens=tuple(self._tokens),

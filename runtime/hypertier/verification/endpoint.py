@@ -18,6 +18,7 @@ MAX_BYTES = 8 * 2**20
 MAX_TOKENS = 16  # of an answer; the first ones tell of a wrong cache
 NUM_LIKELY = 5  # the most that OpenAI's completions have, and within vLLM's --max-logprobs
 REPLICA_HEADER = "x-hypertier-replica"
+STRATEGY_HEADER = "x-hypertier-strategy"
 URL_FORM = "http://HOST[:PORT] or https:// of a router, without user, query or fragment"
 
 # Status -> whether the endpoint is to blame, and what helps.
@@ -89,9 +90,16 @@ class Endpoint:
         return found
 
     def complete(
-        self, model: str, prompt: str, *, headers: Mapping[str, str], timeout_seconds: float
+        self,
+        model: str,
+        prompt: str,
+        *,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        max_tokens: int = MAX_TOKENS,
+        tells_likely: bool = True,
     ) -> Answer:
-        """A greedy answer of `MAX_TOKENS`, streamed.
+        """A greedy answer of `max_tokens`, streamed, with the likeliest tokens at each place if asked for.
 
         Raises:
             AnswerError: no whole one in time.
@@ -99,11 +107,15 @@ class Endpoint:
         begin = self._clock()
         reader = AnswerReader(self._clock)
         reply = self._exchange(
-            "/v1/completions", request_body(model, prompt), headers, timeout_seconds, reader.feed
+            "/v1/completions",
+            request_body(model, prompt, max_tokens, NUM_LIKELY if tells_likely else None),
+            headers,
+            timeout_seconds,
+            reader.feed,
         )
         _check_status(reply)
-        replica = reply.headers.get(REPLICA_HEADER)
-        return reader.answer(told(replica) if replica else None, begin)
+        replica, strategy = (reply.headers.get(name) for name in (REPLICA_HEADER, STRATEGY_HEADER))
+        return reader.answer(told(replica) if replica else None, begin, told(strategy) if strategy else None)
 
     def _exchange(
         self,
@@ -139,15 +151,15 @@ class Endpoint:
             raise AnswerError(f"{target} {told(error)}", _remedy(error)) from error
 
 
-def request_body(model: str, prompt: str) -> bytes:
+def request_body(model: str, prompt: str, max_tokens: int, num_likely: int | None) -> bytes:
     """A completion, as it takes no chat template, whose tokens are told and always the same."""
     return json.dumps(
         {
             "model": model,
             "prompt": prompt,
-            "max_tokens": MAX_TOKENS,
+            "max_tokens": max_tokens,
             "temperature": 0,
-            "logprobs": NUM_LIKELY,
+            **({"logprobs": num_likely} if num_likely is not None else {}),
             "ignore_eos": True,  # of vLLM: an answer of no token would prove nothing
             "stream": True,
             "stream_options": {"include_usage": True},

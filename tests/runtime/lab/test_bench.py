@@ -1,44 +1,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hypertier.errors import ConfigError
-from hypertier.lab.bench import BenchResult, Workload, lines, prompts, quantile, summary
+from hypertier.lab.bench import BenchResult, check, lines, summary
 from hypertier.lab.client import Answer
+from hypertier.workload import Workload
 
 ANSWER = Answer("abc", "127.0.0.1:1", 100, 50, 0.25, 1.0)
-
-
-def test_prompts_share_documents_evenly_and_end_alike_nowhere() -> None:
-    workload = Workload(requests=12, prefixes=3, prompt_tokens=300)
-
-    sent = prompts(workload)
-
-    assert {len(prompt) for prompt in sent} == {300}
-    assert sorted(Counter(prompt[:268] for prompt in sent).values()) == [4, 4, 4]
-    assert len({prompt[:20] for prompt in sent}) == 3
-
-
-def test_the_same_seed_sends_the_same_prompts() -> None:
-    workload = Workload()
-
-    assert prompts(workload) == prompts(workload) != prompts(replace(workload, seed=1))
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([0.01, 0.5, 0.9, 0.99, 1.0]))
-def test_a_quantile_is_a_value_that_its_share_does_not_exceed(values: list[float], ratio: float) -> None:
-    found = quantile(values, ratio)
-
-    assert found in values
-    assert sum(value <= found for value in values) >= ratio * len(values)
-    assert sum(value < found for value in values) < ratio * len(values)
 
 
 def test_the_summary_has_times_and_sources() -> None:
@@ -69,4 +41,4 @@ def test_no_answer_has_no_times() -> None:
 )
 def test_a_workload_that_cannot_be_sent_is_named(workload: Workload, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        workload.check()
+        check(workload)

@@ -9,7 +9,7 @@ import pytest
 from fakes_rendered import ENGINE_ARGS, KV_TRANSFER_CONFIG, ROUTER_ARGS, rendered
 
 from hypertier.errors import ConfigError, LabError
-from hypertier.lab.bench import Workload, run_bench
+from hypertier.lab.bench import run_bench
 from hypertier.lab.client import post
 from hypertier.lab.lab import Lab
 from hypertier.lab.measuring import Measurement, measure, wait_until_stored
@@ -20,6 +20,7 @@ from hypertier.lab.running import lab_directory, stop_lab
 from hypertier.lab.simulated.settings import KV_BYTES_PER_TOKEN
 from hypertier.lab.state import load_state
 from hypertier.router.routes import parse
+from hypertier.workload import Workload
 
 pytestmark = pytest.mark.cli
 

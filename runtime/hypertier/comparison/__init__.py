@@ -1,0 +1,1 @@
+"""Strategies of a running router side by side: one load through each in turns, and what surely differs."""
