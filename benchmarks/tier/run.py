@@ -32,6 +32,9 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--megabytes", type=int, default=50, help="moved per round, client and operation")
+    parser.add_argument(
+        "--job-chunks", default="1", help="of the part steps: chunks that one job loads, such as 1,8 for both"
+    )
     parser.add_argument("--faults", default="", help="of the part faults: these alone, such as killed,slow")
     options = parser.parse_args()
     result: dict[str, float] = {}
@@ -41,6 +44,7 @@ def main() -> None:
             build_model(Path(directory) / "model"),
             options.rounds,
             options.megabytes,
+            tuple(map(int, options.job_chunks.split(","))),
             tuple(filter(None, options.faults.split(","))),
         )
         for name in options.parts.split(","):

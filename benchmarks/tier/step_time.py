@@ -1,10 +1,12 @@
 """What L2 traffic does to the steps of an engine in the same process, in the engine environment.
 
-python step_time.py MODEL ROUNDS PLAIN_URL TLS_URL CA_FILE
+python step_time.py MODEL ROUNDS PLAIN_URL TLS_URL CA_FILE JOB_CHUNKS...
 
 One request decodes. Runs of steps without traffic take turns with runs in which chunks of 4 MiB are loaded at
-`BYTES_PER_SECOND`, asked for between the steps, as vLLM does: by threads of the process, by the mover
-process, and, to compare, by a process that receives as many bytes and has nothing to do with the engine.
+`BYTES_PER_SECOND`, asked for between the steps, as vLLM does, by jobs of `JOB_CHUNKS` chunks (of several
+numbers each in runs of its own; what L2 holds of a prompt is one job): by threads of the process, by the
+mover process, and, to compare, by a process that receives as many bytes and has nothing to do with the
+engine.
 
 The engine's thread has one CPU, everything else shares the others. Of each run the kernel tells how long that
 thread ran, and how long it was ready to run while others had its CPU: that is the machine's shortage, not the
@@ -22,6 +24,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vllm import LLM, SamplingParams
 
@@ -35,7 +38,7 @@ from hypertier.tier.settings import TierSettings
 
 CHUNK_BYTES = 4 * 1024 * 1024 - 4096
 BYTES_PER_SECOND = 250_000_000
-NUM_SLOTS = 8
+NUM_SLOTS = 8  # or those of two jobs, where that is more
 STEPS = 60
 KEY = b"k" * 36
 
@@ -53,11 +56,13 @@ class Quiet:
 
 
 class Tier(Quiet):
-    """Loads a chunk again and again, as the scheduler would ask for it."""
+    """Loads a chunk again and again, as the scheduler would ask for it, `job_chunks` times a job."""
 
-    def __init__(self, mover: str, url: str, ca_file: str = "") -> None:
-        shared = new_shared("l1", NUM_SLOTS * CHUNK_BYTES)
-        self._l1 = map_shared(shared, 0, NUM_SLOTS * CHUNK_BYTES)
+    def __init__(self, mover: str, job_chunks: int, url: str, ca_file: str = "") -> None:
+        self._job_chunks = job_chunks
+        self._num_slots = max(NUM_SLOTS, 2 * job_chunks)
+        shared = new_shared("l1", self._num_slots * CHUNK_BYTES)
+        self._l1 = map_shared(shared, 0, self._num_slots * CHUNK_BYTES)
         settings = TierSettings(url=url, ca_file=ca_file, io_timeout_ms=20_000, namespace=mover)
         plan = MoverPlan(settings, "bench", {}, CHUNK_BYTES)
         counters = Counters()
@@ -81,12 +86,14 @@ class Tier(Quiet):
         self._take()
         now = time.perf_counter()
         self._due = max(self._due, now - 0.1)
-        while self._due <= now and self._num_open < NUM_SLOTS:
+        size = self._job_chunks
+        while self._due <= now and self._num_open + size <= self._num_slots:
+            slots = [(self._number * size + place) % self._num_slots for place in range(size)]
             self._number += 1
-            self._num_open += 1
-            self._due += CHUNK_BYTES / BYTES_PER_SECOND
-            self._cache.load(self._number, [KEY], [self._number % NUM_SLOTS])
-            self._cache.note_held([KEY])
+            self._num_open += size
+            self._due += size * CHUNK_BYTES / BYTES_PER_SECOND
+            self._cache.load(self._number, [KEY] * size, slots)
+            self._cache.note_held([KEY] * size)
         self._cache.flush()
 
     def rest(self) -> None:
@@ -97,7 +104,7 @@ class Tier(Quiet):
 
     def _take(self) -> None:
         for job in self._cache.take_finished():
-            self._num_open -= 1
+            self._num_open -= self._job_chunks
             self.num_loaded += len(job.moved)
 
 
@@ -160,8 +167,12 @@ def shortage_seconds() -> float:
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
-def run(engine: object, traffic: Quiet) -> Run:
-    """Time `STEPS` steps."""
+def run(engine: Any, traffic: Quiet) -> Run:
+    """Time `STEPS` steps of a request that has been prefilled."""
+    sampling = SamplingParams(temperature=0, max_tokens=STEPS + 2, ignore_eos=True)
+    engine.add_request("decode", "Measure steps. " * 20, sampling)
+    while not engine.step():
+        pass
     times, calls = [], 0.0
     loaded = traffic.num_loaded
     shortage, cpu, begin = shortage_seconds(), time.thread_time(), time.perf_counter()
@@ -169,11 +180,13 @@ def run(engine: object, traffic: Quiet) -> Run:
         step = time.perf_counter()
         traffic.step()
         calls += time.perf_counter() - step
-        engine.step()  # type: ignore[attr-defined]
+        assert engine.step(), "the engine has nothing to do"
         times.append(time.perf_counter() - step)
     clock = time.perf_counter() - begin
     cpu, shortage = time.thread_time() - cpu, shortage_seconds() - shortage
     traffic.rest()
+    while engine.has_unfinished_requests():
+        engine.step()
     per_step = 1e3 / STEPS
     moved = (traffic.num_loaded - loaded) * CHUNK_BYTES
     return Run(
@@ -210,16 +223,24 @@ def compared(runs: list[tuple[str, Run]], arm: str) -> dict[str, float]:
     }
 
 
+def named(job_chunks: int) -> str:
+    """What is added to an arm's name."""
+    return "" if job_chunks == 1 else f", {job_chunks} chunks a job"
+
+
 def main() -> None:
-    """Alternate between quiet and each kind of traffic within one long decode."""
-    model, rounds, plain_url, tls_url, ca_file = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
+    """Alternate between quiet and each kind of traffic."""
+    model, rounds, plain_url, tls_url, ca_file = sys.argv[1], int(sys.argv[2]), *sys.argv[3:6]
+    sizes = [int(word) for word in sys.argv[6:]]
     cpus = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, set(cpus[1:]) or set(cpus))  # what is started now stays there
     arms = {
-        "threads": Tier("threads", plain_url),
-        "process": Tier("process", plain_url),
-        "threads, TLS": Tier("threads", tls_url, ca_file),
-        "process, TLS": Tier("process", tls_url, ca_file),
+        **{
+            f"{mover}{secured}{named(size)}": Tier(mover, size, *server)
+            for size in sizes
+            for secured, server in (("", (plain_url,)), (", TLS", (tls_url, ca_file)))
+            for mover in ("threads", "process")
+        },
         "neighbour": Neighbour(plain_url),
         "neighbour, TLS": Neighbour(tls_url, ca_file),
     }
@@ -233,9 +254,6 @@ def main() -> None:
         seed=0,
     ).llm_engine
     os.sched_setaffinity(0, {cpus[0]})  # vLLM may have had its own idea
-    num_steps = STEPS * (2 * rounds * len(arms) + 2)
-    sampling = SamplingParams(temperature=0, max_tokens=num_steps, ignore_eos=True)
-    engine.add_request("decode", "Measure steps. " * 20, sampling)
     quiet = Quiet()
     run(engine, quiet)
     runs = [("quiet", run(engine, quiet))]

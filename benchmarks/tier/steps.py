@@ -40,21 +40,31 @@ def table(setting: Setting, model: Path) -> dict[str, float]:
             port = servers.enter_context(valkey())
             tls_port = servers.enter_context(tls(port, Path(directory)))
         urls = [f"redis://127.0.0.1:{port}", f"rediss://localhost:{tls_port}", f"{directory}/ca.pem"]
-        printed = setting.run("step_time.py", [str(model), str(setting.rounds), *urls])
+        sizes = [str(size) for size in setting.job_chunks]
+        printed = setting.run("step_time.py", [str(model), str(setting.rounds), *urls, *sizes])
     arms = json.loads(printed.splitlines()[-1])
-    print(f"step time, {arms['process']['quiet_ms']:.2f} ms when nothing is loaded")
+    print(f"step time, {arms['neighbour']['quiet_ms']:.2f} ms when nothing is loaded")
     print("| traffic by | " + " | ".join(COLUMNS.values()) + " |")
     print("|---" * (1 + len(COLUMNS)) + "|")
     for name, arm in arms.items():
         print(f"| {name} | " + " | ".join(f"{arm[column]:.3f}" for column in COLUMNS) + " |")
+    return {key: value for size in setting.job_chunks for key, value in ratios(arms, size).items()}
+
+
+def ratios(arms: dict[str, dict[str, float]], job_chunks: int) -> dict[str, float]:
+    """What jobs of a size make of a step."""
     without = "clock_ratio_without_shortage"
+    arm, key = ("", "") if job_chunks == 1 else (f", {job_chunks} chunks a job", f"_{job_chunks}_chunks")
+    process, tls_process, threads, tls_threads = (
+        arms[f"{name}{arm}"][without] for name in ("process", "process, TLS", "threads", "threads, TLS")
+    )
     return {
-        "step_time_ratio": arms["process"][without],
-        "step_time_ratio_tls": arms["process, TLS"][without],
-        "step_time_ratio_threads": arms["threads"][without],
-        "step_time_ratio_threads_tls": arms["threads, TLS"][without],
-        "step_time_vs_neighbour": arms["process"][without] / arms["neighbour"][without],
-        "step_time_vs_neighbour_tls": arms["process, TLS"][without] / arms["neighbour, TLS"][without],
+        f"step_time_ratio{key}": process,
+        f"step_time_ratio_tls{key}": tls_process,
+        f"step_time_ratio_threads{key}": threads,
+        f"step_time_ratio_threads_tls{key}": tls_threads,
+        f"step_time_vs_neighbour{key}": process / arms["neighbour"][without],
+        f"step_time_vs_neighbour_tls{key}": tls_process / arms["neighbour, TLS"][without],
     }
 
 

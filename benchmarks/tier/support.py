@@ -23,6 +23,7 @@ class Setting:
     model: Path
     rounds: int
     megabytes: int  # moved per round, client and operation
+    job_chunks: tuple[int, ...] = (1,)  # that are loaded by one job beside an engine's steps
     faults: tuple[str, ...] = ()  # of L2, beside which the first token is timed; all where none is named
 
     def environ(self, **more: str) -> dict[str, str]:
