@@ -19,7 +19,7 @@ class AdoptedStack(cdk.Stack):
     """The deployment's existing cluster and its network, as they are; neither is changed nor deleted.
 
     Attributes:
-        operator: AWS's inference operator, or None where hypertier serves itself.
+        operator_ready: what endpoints of AWS's operator wait for; None where hypertier serves itself.
         controllers: what endpoints need in the cluster beside it.
     """
 
@@ -47,5 +47,5 @@ class AdoptedStack(cdk.Stack):
             cluster_arn=told.arn,
             node_security_group_id=told.node_security_group_id,
         )
-        self.operator = add_operator(self, deployment, self.cluster)
+        self.operator_ready = add_operator(self, deployment, self.cluster)
         self.controllers = add_controllers(self, deployment, self.cluster)

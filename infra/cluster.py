@@ -23,7 +23,7 @@ class ClusterStack(cdk.Stack):
     Without a `network` it comes into the VPC, or onto the EKS cluster, that `cluster.attributes` tell of.
 
     Attributes:
-        operator: AWS's inference operator, or None where hypertier serves itself.
+        operator_ready: what endpoints of AWS's operator wait for; None where hypertier serves itself.
         controllers: what endpoints need in the cluster beside it.
     """
 
@@ -57,7 +57,7 @@ class ClusterStack(cdk.Stack):
             efa_plugin_image=efa_plugin_image(deployment),
             name=deployment.name,
         )
-        self.operator = add_operator(self, deployment, self.cluster)
+        self.operator_ready = add_operator(self, deployment, self.cluster)
         self.controllers = add_controllers(self, deployment, self.cluster)
 
 

@@ -1,20 +1,26 @@
-"""AWS's inference operator, where the deployment is served by it."""
+"""AWS's inference operator, where the deployment is served by it and the cluster has none."""
 
 from __future__ import annotations
 
-from constructs import Construct
+from constructs import Construct, IDependable
 
+from hypertier.catalog.addons import INFERENCE_OPERATOR
 from hypertier.spec.deployment import Deployment
 from hypertier_cdk import InferenceOperator
 from hypertier_cdk.cluster_base import ClusterBase
 
 
-def add_operator(scope: Construct, deployment: Deployment, cluster: ClusterBase) -> InferenceOperator | None:
-    """The operator of the deployment's version on `cluster`; None with `serving: selfhosted`."""
+def add_operator(scope: Construct, deployment: Deployment, cluster: ClusterBase) -> IDependable | None:
+    """What endpoints wait for: the operator of the deployment's version, or the one that `cluster` has.
+
+    None with `serving: selfhosted`.
+    """
     if deployment.serving != "operator":
         return None
+    if cluster.addons.exists(INFERENCE_OPERATOR):
+        return cluster.nodes_ready
     sources = [endpoint.spec.model_source_config.s3_storage for endpoint in deployment.endpoints]
-    return InferenceOperator(
+    ready: IDependable = InferenceOperator(
         scope,
         "Operator",
         cluster=cluster,
@@ -27,4 +33,5 @@ def add_operator(scope: Construct, deployment: Deployment, cluster: ClusterBase)
             endpoint.spec.inference_gateway is not None and endpoint.spec.inference_gateway.enabled
             for endpoint in deployment.endpoints
         ),
-    )
+    ).ready
+    return ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import aws_cdk as cdk
-from constructs import Construct
+from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier.spec.cache_tiers import L2
@@ -14,7 +14,6 @@ from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
     InferenceEndpoint,
-    InferenceOperator,
     Network,
 )
 from hypertier_cdk.adopted_store import AdoptedCacheStore
@@ -39,7 +38,7 @@ class ServingStack(cdk.Stack):
         deployment: Deployment,
         network: Network,
         cluster: ClusterBase,
-        operator: InferenceOperator | None,
+        operator_ready: IDependable | None,
         controllers: Controllers,
         **options: Any,
     ) -> None:
@@ -67,7 +66,7 @@ class ServingStack(cdk.Stack):
                 deployment=deployment,
                 endpoint=endpoint,
                 cache_store=shared if with_store else None,
-                operator_ready=operator.ready if operator else None,
+                operator_ready=operator_ready,
                 keda_ready=controllers.keda_ready,
                 load_balancer_controller_ready=controllers.load_balancer_controller_ready,
             )

@@ -99,7 +99,7 @@ def _add(app: cdk.App, deployment: Deployment) -> None:
         deployment=deployment,
         network=base.network,
         cluster=base.cluster,
-        operator=base.operator,
+        operator_ready=base.operator_ready,
         controllers=base.controllers,
         **common,
     )

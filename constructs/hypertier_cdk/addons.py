@@ -10,7 +10,8 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct, DependencyGroup, IDependable
 
-from hypertier.catalog.addons import AFTER_NODES, BEFORE_NODES
+from hypertier.catalog.addons import AFTER_NODES, BEFORE_NODES, existing_with
+from hypertier.errors import ConfigError
 from hypertier_cdk.plain import resource
 
 # The CNI leaves NetworkPolicy objects without effect until it is told not to:
@@ -81,7 +82,7 @@ class ClusterAddons(Construct):
         super().__init__(scope, construct_id)
         self._cluster = cluster
         self._versions = dict(versions or {})
-        self._existing = frozenset((*existing, *BEFORE_NODES, *AFTER_NODES) if adopted else existing)
+        self._existing = existing_with((*existing, *BEFORE_NODES, *AFTER_NODES) if adopted else existing)
         self._adopted = adopted
         self._nodes_ready: list[IDependable] = []
         self._made: dict[str, cdk.CfnResource] = {}
@@ -95,6 +96,15 @@ class ClusterAddons(Construct):
     def exists(self, name: str) -> bool:
         """Whether the cluster had it before."""
         return name in self._existing
+
+    def refuse_second(self, name: str, instead: str) -> None:
+        """Refuse what would be made beside what the cluster has.
+
+        Raises:
+            ConfigError: the add-on of that name exists; says what to do `instead`.
+        """
+        if self.exists(name):
+            raise ConfigError("existing_addons", sorted(self._existing), f"none called {name}, or {instead}")
 
     def add(
         self,

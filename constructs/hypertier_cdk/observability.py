@@ -68,6 +68,7 @@ class Observability(Construct):
                 raise ConfigError("metrics", category, " or ".join(CATEGORIES))
             if level not in LEVELS:
                 raise ConfigError(f"metrics.{category}", level, " or ".join(LEVELS))
+        cluster.addons.refuse_second(OBSERVABILITY, "no Observability: the cluster's own collects")
         cluster.network.reach("observability")
         stack = cdk.Stack.of(self)
         self.key = kms.Key(self, "Key", description="metrics of HyperPod", enable_key_rotation=True)

@@ -63,6 +63,10 @@ class InferenceOperator(Construct):
         super().__init__(scope, construct_id)
         stack = cdk.Stack.of(self)
         _check(version, stack.region, gateway)
+        cluster.addons.refuse_second(
+            INFERENCE_OPERATOR,
+            "no InferenceOperator: an endpoint then takes operator_ready=cluster.nodes_ready",
+        )
         cluster.network.reach("operator")
 
         drivers = [cluster.read_bucket(bucket) for bucket in read_buckets] or [cluster.s3_driver()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import aws_cdk as cdk
@@ -10,11 +11,14 @@ import pytest
 from fakes_adopted import adopt_eks, adopt_network
 from fakes_templates import depends_on, new_stack, resources, synthesize, the
 
+from hypertier.catalog.addons import INFERENCE_OPERATOR as OPERATOR
+from hypertier.catalog.addons import OBSERVABILITY
 from hypertier.errors import ConfigError
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
     HyperPodCluster,
+    InferenceOperator,
     InstanceGroup,
     Observability,
 )
@@ -144,6 +148,30 @@ def test_what_the_cluster_has_already_is_not_made_again_and_never_taken_over() -
     addon = the(template, "AWS::EKS::Addon")
     assert addon["AddonName"] == "aws-mountpoint-s3-csi-driver"
     assert addon["ResolveConflicts"] == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("addon", "make"),
+    [
+        pytest.param(OPERATOR, InferenceOperator, id="an operator"),
+        pytest.param(OBSERVABILITY, Observability, id="an observability"),
+    ],
+)
+def test_a_second_of_what_a_cluster_has_once_is_refused(addon: str, make: Callable[..., object]) -> None:
+    stack = new_stack()
+    cluster = adopt(stack, oidc_provider_arn=OIDC, existing_addons=[addon])
+
+    with pytest.raises(ConfigError, match=rf"existing_addons is .*; expected none called {addon}, or no "):
+        make(stack, "Second", cluster=cluster)
+
+
+def test_a_cluster_with_the_operator_has_what_the_operator_looks_for() -> None:
+    def build(stack: cdk.Stack) -> None:
+        cluster = adopt(stack, existing_addons=[OPERATOR])
+        cluster.mount_fsx()
+        cluster.read_bucket("weights")
+
+    assert not resources(synthesize(build), "AWS::EKS::Addon")
 
 
 def test_the_bucket_of_a_driver_that_exists_is_its_owner_s_to_open() -> None:

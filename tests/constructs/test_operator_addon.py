@@ -9,8 +9,8 @@ import aws_cdk as cdk
 import pytest
 from fakes_templates import REGION, depends_on, resources, synthesize, template_of, the
 
-from hypertier.catalog.addons import CERT_MANAGER, FSX_DRIVER, METRICS_SERVER, S3_DRIVER
 from hypertier.catalog.addons import INFERENCE_OPERATOR as ADDON
+from hypertier.catalog.addons import OPERATOR_PREREQUISITES
 from hypertier.catalog.operator import ADDON_VERSIONS
 from hypertier.errors import ConfigError
 from hypertier_cdk import HyperPodCluster, InferenceOperator, InstanceGroup, Network
@@ -76,7 +76,7 @@ def role_behind(template: dict[str, Any], arn: str) -> dict[str, Any]:
     return properties
 
 
-@pytest.mark.parametrize("name", [S3_DRIVER, FSX_DRIVER, CERT_MANAGER, METRICS_SERVER])
+@pytest.mark.parametrize("name", OPERATOR_PREREQUISITES)
 def test_the_operator_comes_after_its_prerequisites_and_they_after_the_nodes(
     template: dict[str, Any], name: str
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fakes_stacks import ROOT, on_what_exists, synthesized
 
+from hypertier.catalog.addons import INFERENCE_OPERATOR
 from hypertier.planning import made
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier_cdk.review.quotas import quotas_of
@@ -19,9 +20,17 @@ def example(name: str) -> Deployment:
     return load_deployment(ROOT / "examples" / name / "deployment.yaml")
 
 
-def served_by_the_operator() -> Deployment:
-    small = example("small")
-    return replace(small, serving="operator", scaling=replace(small.scaling, max=small.scaling.min))
+def served_by_the_operator(name: str = "small") -> Deployment:
+    found = example(name)
+    return replace(found, serving="operator", scaling=replace(found.scaling, max=found.scaling.min))
+
+
+def on_an_operator_of_theirs() -> Deployment:
+    there = served_by_the_operator("adopt-existing")
+    told = there.cluster.attributes
+    assert told is not None
+    attributes = replace(told, addons=(INFERENCE_OPERATOR,))
+    return replace(there, cluster=replace(there.cluster, attributes=attributes))
 
 
 def closed() -> Deployment:
@@ -33,8 +42,9 @@ CASES = {
     "small": lambda: example("small"),
     "closed-network": closed,
     "adopt-existing": lambda: example("adopt-existing"),
-    "operator": served_by_the_operator,
+    "operator": lambda: served_by_the_operator(),
     "existing-vpc": lambda: on_what_exists(example("reference"), eks=None),
+    "existing-operator": on_an_operator_of_theirs,
     "existing-eks": lambda: on_what_exists(example("reference"), eks="platform"),
 }
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes_stacks import FLAGS
+import yaml
+from fakes_stacks import EXAMPLES, FLAGS
 from fakes_templates import UNSTAGED
 
 from hypertier.errors import ConfigError, ManifestError
@@ -20,6 +21,8 @@ from infra.messages import (
     refuse_what_would_be_replaced,
 )
 from infra.stacks import REFERENCE, add_stacks, chosen_deployment, new_app
+
+(ADOPT,) = (file for file in EXAMPLES if file.parent.name == "adopt-existing")
 
 
 def write(folder: Path, **changes: str) -> Path:
@@ -80,6 +83,25 @@ def test_what_lint_warns_of_synth_says(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().err
     assert "warning: " in said
     assert "[no-room-to-roll]" in said
+
+
+def test_an_operator_that_the_cluster_has_needs_nothing_to_be_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / ADOPT.name
+    for found in ADOPT.parent.glob("*.yaml"):
+        (tmp_path / found.name).write_text(found.read_text())
+    written = yaml.safe_load(ADOPT.read_text()) | {"serving": "operator", "scaling": {"min": 2, "max": 2}}
+    told = written["cluster"]["attributes"]
+    del told["oidcProviderArn"]
+    told["addons"] = ["amazon-sagemaker-hyperpod-inference"]
+    file.write_text(yaml.safe_dump(written))
+    app = new_app({**UNSTAGED, "deployment": str(file)})
+
+    refuse_what_lint_refuses(app)
+    add_stacks(app, chosen_deployment(app))
+
+    assert "[existing-cluster-addons]" not in capsys.readouterr().err
 
 
 def test_a_fault_of_ours_is_not_hidden() -> None:

@@ -9,6 +9,7 @@ from hypertier.spec.rules.rule import DEPLOYMENT
 
 S3_SOURCE = "spec.modelSourceConfig.modelSourceType"
 S3_MOUNTED = {"addons": ["aws-mountpoint-s3-csi-driver"]}
+OPERATOR_MOUNTED = {"addons": ["amazon-sagemaker-hyperpod-inference"]}
 SCALER, PD, ROUTERS = "spec.autoScalingSpec", "spec.pdSpec", "spec.intelligentRoutingSpec.autoScalingSpec"
 
 CASES = [
@@ -247,9 +248,17 @@ CASES = [
     Case(
         "existing-cluster-addons",
         {"serving": "operator", "cluster": {"existing": "prod"}},
-        "cluster.existing",
+        "cluster.attributes.addons",
         {"cluster": {"existing": "prod"}},
         kind=DEPLOYMENT,
+    ),
+    Case(
+        "existing-cluster-addons",
+        {"serving": "operator", "cluster": {"attributes": {"eksClusterName": "prod"}}},
+        "cluster.attributes.addons",
+        {"serving": "operator", "cluster": {"attributes": {"eksClusterName": "prod", **OPERATOR_MOUNTED}}},
+        kind=DEPLOYMENT,
+        name="eks",
     ),
     Case(
         "engine-tls-arguments",

@@ -79,7 +79,7 @@ def hyperpod_quotas(deployment: Deployment) -> tuple[Quota, ...]:
 def addon_versions(deployment: Deployment) -> dict[str, str | None]:
     """The EKS add-ons that are made, with the version of those that are pinned."""
     told = deployment.cluster.attributes
-    existing = frozenset(told.addons if told else ())
+    existing = addons.existing_with(told.addons if told else ())
     by_operator = deployment.serving == "operator"
     sources = {endpoint.spec.model_source_config.model_source_type for endpoint in deployment.endpoints}
     wanted = list((*addons.BEFORE_NODES, *addons.AFTER_NODES) if makes_eks(deployment) else ())
@@ -92,6 +92,6 @@ def addon_versions(deployment: Deployment) -> dict[str, str | None]:
     if makes_hyperpod(deployment):
         wanted.append(addons.OBSERVABILITY)
     made: dict[str, str | None] = {name: None for name in wanted if name not in existing}
-    if by_operator:
+    if by_operator and addons.INFERENCE_OPERATOR not in existing:
         made[addons.INFERENCE_OPERATOR] = ADDON_VERSIONS.get(deployment.operator.version)
     return made

@@ -12,10 +12,13 @@ import pytest
 from fakes_nodes import create_eks_cluster, eks_cluster, node
 from fakes_stacks import EXAMPLES, example_folder, on_what_exists, synthesized
 
-from hypertier.spec.deployment import Scaling, load_deployment
+from hypertier.catalog.addons import CERT_MANAGER, OBSERVABILITY, OPERATOR_PREREQUISITES
+from hypertier.catalog.addons import INFERENCE_OPERATOR as ADDON
+from hypertier.spec.deployment import Deployment, Scaling, load_deployment
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"
+ADOPT = ROOT / "examples" / "adopt-existing" / "deployment.yaml"
 RUNG = json.loads((ROOT / "tests" / "events" / "cloudwatch-alarm-high.json").read_text(encoding="utf-8"))
 
 
@@ -75,10 +78,53 @@ def test_stacks_come_up_each_after_those_it_depends_on(deployed: Any) -> None:
     assert stacks == ["reference-network", "reference-cluster", "reference-serving", "reference-operations"]
 
 
+def by_the_operator(deployment: Deployment, *, addons: tuple[str, ...] = ()) -> Deployment:
+    """The deployment served by AWS's operator, on an EKS cluster that has `addons`, if it exists."""
+    told = deployment.cluster.attributes
+    cluster = replace(deployment.cluster, attributes=told and replace(told, addons=addons))
+    return replace(deployment, serving="operator", scaling=Scaling(min=2, max=2), cluster=cluster)
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        pytest.param(on_what_exists(load_deployment(REFERENCE), eks="ml-platform"), id="an EKS cluster"),
+        pytest.param(load_deployment(ADOPT), id="a HyperPod cluster"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("addons", "made"),
+    [
+        pytest.param((), {*OPERATOR_PREREQUISITES, ADDON}, id="bare"),
+        pytest.param(
+            (CERT_MANAGER,), {*OPERATOR_PREREQUISITES, ADDON} - {CERT_MANAGER}, id="with one of its needs"
+        ),
+        pytest.param((ADDON,), set(), id="with the operator"),
+    ],
+)
+def test_the_operator_comes_onto_what_exists_where_it_is_not_there(
+    world: Any, deployment: Deployment, addons: tuple[str, ...], made: set[str]
+) -> None:
+    world.fake.nodes = [node("hyperpod-i-1", "system")]
+    create_eks_cluster("ml-platform", world.fake, world.authority)
+
+    world.emulator.deploy(synthesized(by_the_operator(deployment, addons=addons)))
+    installed = [found.properties for found, _ in world.emulator.resources("AWS::EKS::Addon")]
+    served = {kind for found in world.emulator.manifests.values() for kind, _, _ in found}
+    world.emulator.destroy()
+
+    gone = [step.type for step in world.emulator.events if step.action == "DELETE"]
+    assert {addon["AddonName"] for addon in installed} - {OBSERVABILITY} == made
+    assert all(addon["ResolveConflicts"] == "NONE" for addon in installed)
+    assert "InferenceEndpointConfig" in served
+    assert world.emulator.manifests == {"ml-platform": {}}
+    assert "AWS::EKS::Cluster" not in gone
+    assert eks_cluster("ml-platform")
+
+
 def test_with_the_operator_the_endpoint_goes_before_it_and_it_before_the_cluster(world: Any) -> None:
     world.fake.nodes = [node("hyperpod-i-1", "system")]
-    deployment = replace(load_deployment(REFERENCE), serving="operator", scaling=Scaling(min=2, max=2))
-    world.emulator.deploy(synthesized(deployment))
+    world.emulator.deploy(synthesized(by_the_operator(load_deployment(REFERENCE))))
     before = len(world.emulator.events)
     endpoints = [
         resource.logical_id
@@ -88,7 +134,7 @@ def test_with_the_operator_the_endpoint_goes_before_it_and_it_before_the_cluster
     operators = [
         resource.logical_id
         for resource, _ in world.emulator.resources("AWS::EKS::Addon")
-        if resource.properties["AddonName"] == "amazon-sagemaker-hyperpod-inference"
+        if resource.properties["AddonName"] == ADDON
     ]
     clusters = [resource.logical_id for resource, _ in world.emulator.resources("AWS::SageMaker::Cluster")]
 

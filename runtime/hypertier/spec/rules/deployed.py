@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypertier.catalog.addons import S3_DRIVER
+from hypertier.catalog.addons import INFERENCE_OPERATOR, S3_DRIVER, existing_with
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.rules import sources
@@ -190,8 +190,10 @@ def existing_eks_untold(subject: Subject) -> Iterator[Hit]:
 def _needs_of_a_cluster(subject: Subject, deployment: View) -> Iterator[tuple[Path, str]]:
     """The fields for which synth must know more of an EKS cluster, and the key that tells it."""
     source = path("spec.modelSourceConfig.modelSourceType")
-    has_driver = S3_DRIVER in deployment.texts("cluster.attributes.addons")
-    if subject.around.serving == "operator" or (subject.manifest.text(source) == "s3" and not has_driver):
+    addons = existing_with(deployment.texts("cluster.attributes.addons"))
+    brings_operator = subject.around.serving == "operator" and INFERENCE_OPERATOR not in addons
+    brings_driver = subject.manifest.text(source) == "s3" and S3_DRIVER not in addons
+    if brings_operator or brings_driver:
         yield source, "cluster.attributes.oidcProviderArn"
     if subject.around.serving == "operator":
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from hypertier.catalog.addons import INFERENCE_OPERATOR, OPERATOR_PREREQUISITES, existing_with
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
 from hypertier.catalog.zones import ZONE_ID
 from hypertier.errors import ConfigError
@@ -317,11 +318,12 @@ def quotas_exceed_store(subject: Subject) -> Iterator[Hit]:
 def kubernetes_version(subject: Subject) -> Iterator[Hit]:
     """Of a cluster that exists; a new one of another version is an error."""
     version = subject.manifest.text("cluster.kubernetesVersion")
-    exists = subject.manifest.has("cluster.existing") or subject.manifest.has(
-        "cluster.attributes.eksClusterName"
-    )
-    if version and exists and version not in KUBERNETES_VERSIONS:
+    if version and _eks_exists(subject) and version not in KUBERNETES_VERSIONS:
         yield suggested(path("cluster.kubernetesVersion"), KUBERNETES_VERSIONS[-1])
+
+
+def _eks_exists(subject: Subject) -> bool:
+    return any(map(subject.manifest.has, ("cluster.existing", "cluster.attributes.eksClusterName")))
 
 
 @rule(
@@ -376,13 +378,13 @@ def ignored_by_operator(subject: Subject) -> Iterator[Hit]:
     "warning",
     kinds=(DEPLOYMENT,),
     source=sources.SETUP,
-    en="{path} is {got} and serving is operator: the inference add-on comes up only where cert-manager, "
-    "the S3 and FSx CSI drivers, metrics-server and the Pod Identity agent are there before it; this is "
-    "not checked",
-    ko="{path} 값이 {got}이고 serving이 operator입니다. cert-manager, S3와 FSx CSI 드라이버, "
-    "metrics-server, Pod Identity 에이전트가 먼저 있어야 추론 추가 기능이 시작됩니다. 이는 검사하지 "
-    "않습니다",
+    en="{path} does not name {missing}, so with serving: operator they are made; the deployment fails where "
+    "one of them exists after all, under whatever installs it",
+    ko="{path}에 {missing}이(가) 없으므로 serving: operator에서는 새로 만듭니다. 이미 있으면(무엇으로 "
+    "설치했든) 배포가 실패합니다",
 )
 def existing_cluster_addons(subject: Subject) -> Iterator[Hit]:
-    if subject.manifest.text("cluster.existing") and subject.manifest.text("serving") == "operator":
-        yield hit(path("cluster.existing"))
+    addons = existing_with(subject.manifest.texts("cluster.attributes.addons"))
+    missing = [name for name in (*OPERATOR_PREREQUISITES, INFERENCE_OPERATOR) if name not in addons]
+    if missing and _eks_exists(subject) and subject.manifest.text("serving") == "operator":
+        yield hit(path("cluster.attributes.addons"), missing=", ".join(missing))
