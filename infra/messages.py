@@ -11,7 +11,7 @@ import aws_cdk as cdk
 
 from hypertier.catalog.prices import PRICES, load_prices
 from hypertier.errors import HypertierError, ManifestError
-from hypertier.exporter.metrics import SERIES
+from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.lint import refuse_errors
 from hypertier.spec.report import as_line
@@ -74,12 +74,13 @@ def print_review(app: cdk.App, deployment: Deployment) -> None:
         for endpoint in deployment.endpoints
         if deployment.serving == "selfhosted" and is_exported(endpoint)
     ]
+    series = [*SERIES, *(VERIFY_SERIES if deployment.verify is not None else ())]
     review = write_review(
         app.outdir,
         deployment.name,
         deployment.region,
         prices=prices,
-        num_custom_metrics=len(SERIES) * len(exported),
+        num_custom_metrics=len(series) * len(exported),
     )
     # Not standard output: there `cdk synth` writes a template.
     print(to_text(review, app.outdir), file=sys.stderr)

@@ -65,6 +65,7 @@ class OperationsStack(cdk.Stack):
             for endpoint in deployment.endpoints
             if deployment.serving == "selfhosted" and is_exported(endpoint)
         ]
+        verify = deployment.verify
         self.alarms = [
             EndpointAlarms(
                 self,
@@ -73,6 +74,7 @@ class OperationsStack(cdk.Stack):
                 replicas=least_replicas(deployment, endpoint),
                 cached=endpoint.kv_cache.l1_enabled or endpoint.kv_cache.l2_enabled,
                 scaling=scalings.get(endpoint.name),
+                verify_minutes=verify.every_minutes if verify is not None else None,
             )
             for endpoint in exported
         ]
@@ -89,4 +91,5 @@ class OperationsStack(cdk.Stack):
                 alarms=alarms.alarms,
                 store=store if endpoint.kv_cache.l2_backend == "redis" else None,
                 scaling=scalings.get(endpoint.name),
+                verified=verify is not None,
             )

@@ -10,10 +10,13 @@ from typing import Any
 
 import yaml
 
+from hypertier.spec.access import Access
 from hypertier.spec.cache_tiers import L1, L2, CacheTiers
 from hypertier.spec.deployment import Deployment, Disaggregation, Images, Scaling, load_deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
+from hypertier.spec.routing import ClientTls, Routing
+from hypertier.spec.verify import Verify
 
 REFERENCE = Path(__file__).parent.parent / "examples" / "reference"
 MANIFEST = yaml.safe_load((REFERENCE / "llama-70b.yaml").read_text(encoding="utf-8"))
@@ -115,6 +118,12 @@ KINDS_OF_DEPLOYMENT: dict[str, Callable[[], Deployment]] = {
     "images given": lambda: deployment(images=Images(engine="r.example/e:1", router="r.example/r:1")),
     "namespace default": lambda: deployment({"metadata.namespace": None}),
     "longest name": lambda: deployment({"metadata.name": "e" * 54}),
+    "verified": lambda: deployment(verify=Verify()),
+    "verified with a key, by TLS": lambda: deployment(
+        verify=Verify(every_minutes=60, api_key_secret_name="a-key"),
+        access=Access(secret_name="keys"),
+        routing=Routing(tls=ClientTls(secret_name="router-tls")),
+    ),
     "two endpoints of a namespace": lambda: deployment(
         endpoints=(endpoint(), endpoint({"metadata.name": "second"}))
     ),

@@ -41,6 +41,7 @@ ENUMS = {
     "fsGroupChangePolicy": {"OnRootMismatch", "Always"},
     "persistentVolumeReclaimPolicy": {"Retain", "Delete"},
     "unhealthyPodEvictionPolicy": {"IfHealthyBudget", "AlwaysAllow"},
+    "concurrencyPolicy": {"Allow", "Forbid", "Replace"},
     "restartPolicy": {"Always", "OnFailure", "Never"},
     "externalTrafficPolicy": {"Cluster", "Local"},
     "internalTrafficPolicy": {"Cluster", "Local"},
@@ -121,7 +122,12 @@ def of_kind(objects: Sequence[Object], *kinds: str) -> Iterator[Object]:
 
 
 def workloads(objects: Sequence[Object]) -> Iterator[Object]:
-    return of_kind(objects, "Deployment", "StatefulSet", "DaemonSet")
+    """Whatever makes pods; a CronJob as if it had their template itself, and selected them by labels."""
+    yield from of_kind(objects, "Deployment", "StatefulSet", "DaemonSet")
+    for entry in of_kind(objects, "CronJob"):
+        template = entry["spec"]["jobTemplate"]["spec"]["template"]
+        own = {"matchLabels": template["metadata"]["labels"]}
+        yield {**entry, "spec": {**entry["spec"], "template": template, "selector": own}}
 
 
 def pod_of(workload: Object) -> Any:
@@ -281,7 +287,7 @@ def workloads_select_their_own_pods(objects: Sequence[Object]) -> Iterator[str]:
             yield f"{called(workload)}: selects other pods than its own"
         for other in workloads(objects):
             theirs = other["spec"]["template"]["metadata"]["labels"]
-            if other is workload or namespace_of(other) != namespace_of(workload):
+            if called(other) == called(workload) or namespace_of(other) != namespace_of(workload):
                 continue
             if selects(selector, theirs):
                 yield f"{called(workload)}: selects the pods of {called(other)} too"
@@ -326,7 +332,7 @@ def probes_and_hooks_ask_a_port_that_is_there(objects: Sequence[Object]) -> Iter
                 asked = (probe.get("httpGet") or probe.get("tcpSocket") or {}).get("port")
                 if asked is not None and asked not in ports:
                     yield f"{called(workload)}: {kind} asks port {asked}"
-                if not probe and kind != "startupProbe":
+                if not probe and kind != "startupProbe" and workload["kind"] != "CronJob":
                     yield f"{called(workload)}: {container['name']}: no {kind}"
 
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
+from hypertier.errors import ConfigError
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.metrics import endpoint_metric
 from hypertier_cdk.scaling import CacheUtilizationScaling
+
+# An alarm looks back a day at most, and these at three verifications:
+# https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html (read 2026-12-02)
+MAX_VERIFY_MINUTES = 480
 
 
 class EndpointAlarms(Construct):
     """One alarm for each way in which an endpoint's parts can stop working without a word.
 
     `replicas` must answer at least, of engines of all kinds; with 0 nobody is missed. `cached` says that L1
-    or L2 is on.
+    or L2 is on. `verify_minutes` is how often the endpoint is verified; without it nobody misses that.
 
     Attributes:
         alarms: all of them; `notify` sends their transitions somewhere.
@@ -30,8 +35,11 @@ class EndpointAlarms(Construct):
         replicas: int,
         cached: bool,
         scaling: CacheUtilizationScaling | None = None,
+        verify_minutes: int | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
+        if verify_minutes is not None and not 1 <= verify_minutes <= MAX_VERIFY_MINUTES:
+            raise ConfigError("verify_minutes", verify_minutes, f"1 to {MAX_VERIFY_MINUTES}")
         self._endpoint = endpoint
         self.alarms: list[cw.Alarm] = []
         # No data at all is the exporter's failure, and only this alarm's: the others would all ring with it.
@@ -81,6 +89,24 @@ class EndpointAlarms(Construct):
                 minutes=30,
             )
 
+        if verify_minutes is not None:
+            self._alarm(
+                "VerifySilent",
+                endpoint_metric("VerifyFailed", endpoint, statistic="SampleCount"),
+                "three verifications in a row told nothing: whether the cache works is not known",
+                below=1,
+                minutes=3 * verify_minutes,
+                missing=cw.TreatMissingData.BREACHING,
+            )
+            self._alarm(
+                "VerifyFailing",
+                endpoint_metric("VerifyFailed", endpoint, statistic="Maximum"),
+                "two of three verifications failed: a prompt sent twice did not come from the cache, its "
+                "answer changed, or none came; the job's log says which",
+                above=0,
+                minutes=3 * verify_minutes,
+                datapoints=2,
+            )
         if scaling is not None:
             self._alarm(
                 "ScalingFailing",
@@ -105,6 +131,7 @@ class EndpointAlarms(Construct):
         minutes: int,
         below: float | None = None,
         above: float | None = None,
+        datapoints: int | None = None,
         missing: cw.TreatMissingData = cw.TreatMissingData.NOT_BREACHING,
     ) -> None:
         threshold = below if below is not None else above
@@ -120,7 +147,7 @@ class EndpointAlarms(Construct):
                 if below is not None
                 else cw.ComparisonOperator.GREATER_THAN_THRESHOLD,
                 evaluation_periods=minutes,
-                datapoints_to_alarm=minutes,
+                datapoints_to_alarm=datapoints or minutes,
                 treat_missing_data=missing,
             )
         )

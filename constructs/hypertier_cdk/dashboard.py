@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import aws_cdk as cdk
@@ -31,6 +32,8 @@ Metric = list[Any]
 class EndpointDashboard(Construct):
     """One CloudWatch dashboard for one endpoint: a row of alarms, then a row for each question.
 
+    `verified` says that the endpoint is verified now and then, which has a row, too.
+
     `widgets` are more of them, below ours, as CloudWatch's dashboards have them: `type`, `properties`, and
     `width` and `height` for others than 8 and 6; or what `to_json()` of the CDK's own widgets returns.
 
@@ -48,6 +51,7 @@ class EndpointDashboard(Construct):
         alarms: Sequence[cw.IAlarm] = (),
         store: CacheStore | None = None,
         scaling: CacheUtilizationScaling | None = None,
+        verified: bool = False,
         widgets: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(scope, construct_id)
@@ -55,6 +59,8 @@ class EndpointDashboard(Construct):
         if alarms:
             rows.append([_alarms([alarm.alarm_arn for alarm in alarms])])
         rows += _endpoint_rows(endpoint, scaling)
+        if verified:
+            rows.append(_verify_row(endpoint))
         if store is not None:
             rows.append(_store_row(store.name))
         if scaling is not None:
@@ -74,10 +80,7 @@ class EndpointDashboard(Construct):
 
 
 def _endpoint_rows(endpoint: str, scaling: CacheUtilizationScaling | None) -> list[list[Widget]]:
-    def metric(name: str, statistic: str, label: str) -> Metric:
-        shown = {"label": label, "period": PERIOD_SECONDS, "stat": statistic}
-        return [NAMESPACE, name, DIMENSION, endpoint, shown]
-
+    metric = partial(_metric, endpoint)
     return [
         [
             _graph(
@@ -114,6 +117,39 @@ def _endpoint_rows(endpoint: str, scaling: CacheUtilizationScaling | None) -> li
             ),
         ],
     ]
+
+
+def _metric(endpoint: str, name: str, statistic: str, label: str) -> Metric:
+    shown = {"label": label, "period": PERIOD_SECONDS, "stat": statistic}
+    return [NAMESPACE, name, DIMENSION, endpoint, shown]
+
+
+def _verify_row(endpoint: str) -> list[Widget]:
+    """Four graphs in the place of three."""
+    metric = partial(_metric, endpoint)
+    graphs = [
+        _graph(
+            "Verification: checks",
+            [
+                metric("VerifyFailed", "Maximum", "failed"),
+                metric("VerifyUntold", "Maximum", "could not be told"),
+            ],
+        ),
+        _graph(
+            "Verification: first token, seconds",
+            [
+                metric("VerifyTtft", "Maximum", "of a new prompt"),
+                metric("VerifyCachedTtft", "Maximum", "of the same again"),
+            ],
+        ),
+        _graph(
+            "Verification: tokens from a cache",
+            [metric("VerifyCachedRatio", "Minimum", "of the prompt sent again")],
+            ratio=True,
+        ),
+        _graph("Verification: seconds in all", [metric("VerifySeconds", "Maximum", "a verification")]),
+    ]
+    return [{**graph, "width": WIDTH // len(graphs)} for graph in graphs]
 
 
 def _store_row(name: str) -> list[Widget]:

@@ -29,6 +29,7 @@ from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.roles import let_read_secret
 from hypertier_cdk.tiered_storage import TieredStorage
 
+POD_ROLES = ("EngineRole", "ExporterRole", "VerifyRole")
 CLIENTS_FROM_ANYWHERE = (
     "whoever reaches the network may send requests: of an existing one name all ranges, by vpc_cidrs of "
     "Network (cluster.attributes.vpcCidrs), or the clients, by cluster.clientCidrs"
@@ -39,7 +40,8 @@ class InferenceEndpoint(Construct):
     """One endpoint of `deployment`: by default its only one.
 
     With `serving: selfhosted` engines, router and exporter run as Deployments, each under a role of its own:
-    the engines' may read the L2 store's password, the exporter's may write metrics into one namespace. With
+    the engines' may read the L2 store's password, the exporter's may write metrics into one namespace, as may
+    that of the verification, where the deployment has a `verify`. With
     `serving: operator` the manifest goes to AWS's operator. What it needs in the cluster is handed in:
     `operator_ready`, `keda_ready` (for `autoScalingSpec`) and `load_balancer_controller_ready`
     (for `tlsConfig`) are what the endpoint then waits for.
@@ -96,6 +98,7 @@ class InferenceEndpoint(Construct):
 
         self.engine_role: iam.Role | None = None
         self.exporter_role: iam.Role | None = None
+        self.verify_role: iam.Role | None = None
         self.deployment_name = names.of("engine") if selfhosted and not self.config.spec.pd_spec else None
         if selfhosted:
             self.engine_role = cluster.pod_role(
@@ -105,9 +108,12 @@ class InferenceEndpoint(Construct):
             self.exporter_role = cluster.pod_role(
                 "ExporterRole", names.namespace, names.role("exporter"), scope=self
             )
-            self.exporter_role.add_to_policy(_write_metrics())
-            narrowed = "PutMetricData knows no resource; a condition narrows it to one namespace"
-            accept_wildcards(self.exporter_role, narrowed, "*")
+            _let_write_metrics(self.exporter_role)
+        if deployment.verify is not None:
+            self.verify_role = cluster.pod_role(
+                "VerifyRole", names.namespace, names.role("verify"), scope=self
+            )
+            _let_write_metrics(self.verify_role)
         if store is not None:
             store.let_in(cluster.node_security_group, f"engines of {self.config.name}")
             assert self.engine_role is not None
@@ -129,7 +135,7 @@ class InferenceEndpoint(Construct):
         objects = endpoint_objects(deployment, self.config, inputs)
         before: list[IDependable] = [*_namespace(self, cluster, deployment, self.config)]
         # A pod gets its credentials when it starts: role, permissions and association come first.
-        before += [owner for owner in self.node.children if owner.node.id in ("EngineRole", "ExporterRole")]
+        before += [owner for owner in self.node.children if owner.node.id in POD_ROLES]
         before += [store] if store is not None else []
         before += _weights(cluster, self.config)
         before += _controllers(
@@ -233,13 +239,17 @@ def _namespace(
     return [existing or cluster.add_manifest(construct_id, found, scope=stack)]
 
 
-def _write_metrics() -> iam.PolicyStatement:
+def _let_write_metrics(role: iam.Role) -> None:
     """PutMetricData knows no resource; the condition narrows it to one namespace.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/iam-cw-condition-keys-namespace.html
     """
-    return iam.PolicyStatement(
-        actions=["cloudwatch:PutMetricData"],
-        resources=["*"],
-        conditions={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["cloudwatch:PutMetricData"],
+            resources=["*"],
+            conditions={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
+        )
     )
+    narrowed = "PutMetricData knows no resource; a condition narrows it to one namespace"
+    accept_wildcards(role, narrowed, "*")

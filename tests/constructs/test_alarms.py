@@ -10,7 +10,8 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from fakes_templates import new_stack, properties, template_of
 
-from hypertier.exporter.metrics import SERIES
+from hypertier.errors import ConfigError
+from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
 from hypertier_cdk import EndpointAlarms
 
 
@@ -85,6 +86,31 @@ def test_every_alarm_tells_of_its_end_too() -> None:
     for alarm in properties(template(), "AWS::CloudWatch::Alarm"):
         assert alarm["AlarmActions"] == alarm["OKActions"]
         assert len(alarm["AlarmActions"]) == 1
+
+
+def test_verifications_that_fail_ring_and_so_do_those_that_are_missing() -> None:
+    found = {
+        alarm["Statistic"]: alarm
+        for alarm in properties(template(verify_minutes=5), "AWS::CloudWatch::Alarm")
+        if alarm["MetricName"] in {series.name for series in VERIFY_SERIES}
+    }
+
+    silent, failing = found["SampleCount"], found["Maximum"]
+    assert (silent["TreatMissingData"], silent["Threshold"]) == ("breaching", 1)
+    assert (silent["EvaluationPeriods"], silent["DatapointsToAlarm"]) == (15, 15)
+    assert (failing["ComparisonOperator"], failing["Threshold"]) == ("GreaterThanThreshold", 0)
+    assert (failing["EvaluationPeriods"], failing["DatapointsToAlarm"]) == (15, 2)
+    assert failing["TreatMissingData"] == "notBreaching"
+
+
+def test_nobody_misses_verifications_that_nobody_asked_for() -> None:
+    assert "Verify" not in str(template())
+
+
+@pytest.mark.parametrize("minutes", [0, 481])
+def test_verifications_that_no_alarm_can_watch_are_refused(minutes: int) -> None:
+    with pytest.raises(ConfigError, match=f"verify_minutes is {minutes}; expected 1 to 480"):
+        template(verify_minutes=minutes)
 
 
 def test_an_alarm_s_period_is_the_exporter_s() -> None:

@@ -11,7 +11,7 @@ from aws_cdk import aws_cloudwatch as cw
 from fakes_templates import new_stack, template_of, the
 
 from hypertier.errors import ConfigError
-from hypertier.exporter.metrics import SERIES
+from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
 from hypertier_cdk import CacheStore, EndpointAlarms, EndpointDashboard, Network
 from hypertier_cdk.review.templates import strings_in, text_of
 
@@ -53,6 +53,13 @@ def plain() -> dict[str, Any]:
 
 def test_every_series_of_the_exporter_is_shown(plain: dict[str, Any]) -> None:
     assert series(plain) == {entry.name for entry in SERIES}
+
+
+def test_every_series_of_a_verification_is_shown_where_there_are_any() -> None:
+    found = body(verified=True)
+
+    assert series(found) == {entry.name for entry in (*SERIES, *VERIFY_SERIES)}
+    assert all(widget["x"] + widget["width"] <= 24 for widget in found["widgets"])
 
 
 def test_every_series_is_of_this_endpoint(plain: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from hypertier.spec.endpoint import (
     CustomCertificateConfig,
     TlsConfig,
 )
+from hypertier.spec.verify import Verify
 from hypertier_cdk import CacheStore, EksCluster, HyperPodCluster, InferenceEndpoint, Network
 from hypertier_cdk.review.templates import text_of
 
@@ -206,6 +207,31 @@ def test_the_exporter_s_role_may_write_into_one_namespace(template: dict[str, An
     (statement,) = policy["PolicyDocument"]["Statement"]
     assert statement["Action"] == "cloudwatch:PutMetricData"
     assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Hypertier"}}
+
+
+@pytest.fixture(scope="module")
+def verified(reference_deployment: Deployment) -> dict[str, Any]:
+    deployment = replace(reference_deployment, verify=Verify())
+    stack = new_stack("Verified")
+    cluster = cluster_of(stack, deployment)
+    InferenceEndpoint(stack, "Endpoint", cluster=cluster, deployment=deployment, engine_image="e.example/e:1")
+    return template_of(stack)
+
+
+def test_the_verification_s_role_may_do_as_much_as_the_exporter_s(verified: dict[str, Any]) -> None:
+    def statements(account: str) -> list[Any]:
+        role = {"Ref": role_of(verified, account)}
+        policies = properties(verified, "AWS::IAM::Policy")
+        return [entry["PolicyDocument"] for entry in policies if role in entry["Roles"]]
+
+    assert statements("llama-70b-verify") == statements("llama-70b-exporter")
+    assert role_of(verified, "llama-70b-verify") != role_of(verified, "llama-70b-exporter")
+
+
+def test_the_verification_comes_after_its_role(verified: dict[str, Any]) -> None:
+    workloads, _ = manifest_with(verified, "CronJob")
+
+    assert role_of(verified, "llama-70b-verify") in depends_on(verified, workloads)
 
 
 def test_the_router_gets_no_role(template: dict[str, Any]) -> None:

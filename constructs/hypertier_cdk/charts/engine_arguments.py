@@ -112,6 +112,7 @@ def engine_arguments(
     if role.decodes:
         args += _kv_events(endpoint, args)
     args += engine_tls_arguments(deployment.routing.engine_tls)
+    args += _details(deployment, role.endpoint, args)
     tracing = deployment.routing.tracing
     if tracing is not None and option_value(args, "--otlp-traces-endpoint") is None:
         args += ["--otlp-traces-endpoint", f"{tracing.endpoint.rstrip('/')}/v1/traces"]
@@ -120,6 +121,20 @@ def engine_arguments(
         tiers = connector_in(config, OFFLOADING)["kv_connector_extra_config"]["secondary_tiers"]
         tiers[0]["segment_path"] = SEGMENT_PATH
     return [*args, "--kv-transfer-config", json.dumps(config)] if config else args
+
+
+def _details(deployment: Deployment, endpoint: InferenceEndpointConfig, args: Sequence[str]) -> list[str]:
+    """Answers tell cached tokens where `verify` looks at them."""
+    if deployment.verify is None:
+        return []
+    if any(option_name(word) == "--no-enable-prompt-tokens-details" for word in args):
+        raise refuse(
+            endpoint,
+            "spec.worker.args --no-enable-prompt-tokens-details",
+            True,
+            "no such argument with verify, which looks at what --enable-prompt-tokens-details tells",
+        )
+    return ["--enable-prompt-tokens-details"]
 
 
 def publishes_kv_events(endpoint: InferenceEndpointConfig) -> bool:

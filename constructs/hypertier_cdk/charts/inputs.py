@@ -38,6 +38,7 @@ class ChartInputs:
     router_image: str | None = None
     engine_role_arn: str | None = None
     exporter_role_arn: str | None = None
+    verify_role_arn: str | None = None
     vpc_cidrs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -58,7 +59,7 @@ def engine_image(deployment: Deployment, inputs: ChartInputs) -> Resolved:
 
 
 def router_image(deployment: Deployment, inputs: ChartInputs) -> Resolved:
-    """The image of router and exporter."""
+    """The image of router, exporter and verification."""
     return _image("router", inputs.router_image or deployment.images.router)
 
 

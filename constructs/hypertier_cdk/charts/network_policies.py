@@ -20,6 +20,8 @@ from hypertier_cdk.charts.names import (
     ROUTER_METRICS_PORT,
     ROUTER_PEER_PORT,
     ROUTER_PORT,
+    SERVICE_PORT,
+    TLS_SERVICE_PORT,
     Names,
 )
 from hypertier_cdk.charts.pods import Object, metadata
@@ -91,6 +93,10 @@ def network_policies(
     )
     if is_exported(endpoint):
         policies.append(_policy(names, "exporter", [], [_dns(), to_aws, _pod_identity(), to_engines]))
+    if deployment.verify is not None:
+        policies.append(
+            _policy(names, "verify", [], [_dns(), to_aws, _pod_identity(), _to_router(deployment, names)])
+        )
     return policies
 
 
@@ -110,6 +116,13 @@ def _policy(names: Names, component: str, ingress: list[Object], egress: list[Ob
 
 def _rule(direction: str, peers: list[Object], port: int) -> Object:
     return {direction: peers, "ports": [{"protocol": "TCP", "port": port}]}
+
+
+def _to_router(deployment: Deployment, names: Names) -> Object:
+    """By its Service's port as the pod sends it, and the router's as it arrives; policies look at either."""
+    service = SERVICE_PORT if deployment.routing.tls is None else TLS_SERVICE_PORT
+    ports = [{"protocol": "TCP", "port": port} for port in (service, ROUTER_PORT)]
+    return {"to": [_pods(names, "router")], "ports": ports}
 
 
 def _kv_events(endpoint: InferenceEndpointConfig, direction: str, pods: Object) -> list[Object]:

@@ -17,6 +17,7 @@ from hypertier_cdk.charts.operator import operator_objects
 from hypertier_cdk.charts.pods import Object
 from hypertier_cdk.charts.refusals import refuse_what_would_be_off
 from hypertier_cdk.charts.router import router_objects
+from hypertier_cdk.charts.verify import verify_objects
 
 # the first with `preStop.sleep` on by default, and the oldest that HyperPod takes:
 # https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ (read 2026-12-01)
@@ -35,6 +36,7 @@ ORDER = (
     "Service",
     "PodDisruptionBudget",
     "Deployment",
+    "CronJob",
     "TriggerAuthentication",
     "ScaledObject",
     "HorizontalPodAutoscaler",
@@ -95,6 +97,7 @@ def endpoint_objects(
         *engine_objects(deployment, endpoint, names, inputs),
         *router_objects(deployment, endpoint, names, inputs),
         *exporter_objects(deployment, endpoint, names, inputs),
+        *verify_objects(deployment, endpoint, names, inputs),
         *ingress_objects(deployment, endpoint, names, inputs),
     ]
     return sorted(objects, key=lambda entry: ORDER.index(entry["kind"]))

@@ -108,7 +108,7 @@ def tolerations(group: InstanceGroup) -> list[Object]:
 
 
 def placement(group: InstanceGroup | None) -> Object:
-    """Where router and exporter run: on a group without GPUs, or anywhere where there is none."""
+    """Where all but engines run: on a group without GPUs, or anywhere where there is none."""
     if group is None:
         return {"nodeSelector": {}, "tolerations": gpu_tolerations()}
     tolerated = tolerations(group)

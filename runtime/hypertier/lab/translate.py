@@ -19,7 +19,7 @@ from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.rules import Overlay, Place, lay_over_env, lay_over_options
 from hypertier.tier.preflight import NIXL, OFFLOADING, connector_in, option, transfer_config
 
-WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet")
+WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "CronJob")
 ENGINE_COMMAND = ("-m", "hypertier.tier.launch", "serve")
 ONE_EACH = "every engine has a port of its own here"
 NO_NIXL = "NIXL and EFA are not here: an engine computes its prompts, as where nobody who prefills is healthy"
@@ -37,11 +37,11 @@ class Container:
 
     @property
     def role(self) -> str:
-        """`engine`, `router`, `exporter`, or `` for what the lab does not know."""
+        """`engine`, `router`, `exporter`, `verify`, or `` for what the lab does not know."""
         if any(self.argv[i : i + 3] == ENGINE_COMMAND for i in range(len(self.argv))):
             return "engine"
         for argument in self.argv[:2]:
-            if argument in ("router", "exporter"):
+            if argument in ("router", "exporter", "verify"):
                 return argument
         return ""
 
@@ -83,7 +83,8 @@ def read_containers(objects: Sequence[Mapping[str, Any]]) -> Iterator[Container]
     for item in objects:
         if item.get("kind") not in WORKLOAD_KINDS:
             continue
-        pod = item["spec"]["template"]["spec"]
+        job = item["spec"]["jobTemplate"]["spec"] if item["kind"] == "CronJob" else item["spec"]
+        pod = job["template"]["spec"]
         for container in pod["containers"]:
             yield Container(
                 name=f"{item['metadata']['name']}/{container['name']}",
@@ -99,7 +100,7 @@ def read_endpoint(objects: Sequence[Mapping[str, Any]]) -> RenderedEndpoint:
     Raises:
         ConfigError: none or several of them, or a container that is neither.
     """
-    by_role: dict[str, list[Container]] = {"engine": [], "router": [], "exporter": []}
+    by_role: dict[str, list[Container]] = {"engine": [], "router": [], "exporter": [], "verify": []}
     prefill: list[str] = []
     for container in read_containers(objects):
         if container.prefills:
@@ -109,7 +110,7 @@ def read_endpoint(objects: Sequence[Mapping[str, Any]]) -> RenderedEndpoint:
             raise ConfigError(
                 f"{container.name}: command",
                 " ".join(container.argv),
-                "python3 -m hypertier.tier.launch serve, hypertier router or hypertier exporter",
+                "python3 -m hypertier.tier.launch serve, hypertier router, exporter or verify",
             )
         by_role[container.role].append(container)
     for role in ("engine", "router"):
@@ -120,8 +121,8 @@ def read_endpoint(objects: Sequence[Mapping[str, Any]]) -> RenderedEndpoint:
                 names,
                 f"one endpoint with one {role} workload: the lab runs one endpoint",
             )
-    exporters = tuple(container.name for container in by_role["exporter"])
-    return RenderedEndpoint(by_role["engine"][0], by_role["router"][0], exporters, tuple(prefill))
+    left_out = tuple(container.name for role in ("exporter", "verify") for container in by_role[role])
+    return RenderedEndpoint(by_role["engine"][0], by_role["router"][0], left_out, tuple(prefill))
 
 
 def served_model_name(engine: Container) -> str:

@@ -27,6 +27,7 @@ from hypertier.spec.instance_group import (
 from hypertier.spec.routing import Routing, check_routing
 from hypertier.spec.source import read_documents, read_text
 from hypertier.spec.tree import View, dotted, objects
+from hypertier.spec.verify import Verify, check_verified, check_verify
 from hypertier.tier.transfer import NIXL_BACKENDS, check_backend
 
 API_VERSION = "hypertier.dev/v1"
@@ -156,6 +157,7 @@ class Deployment:
     disaggregation: Disaggregation = field(default_factory=Disaggregation)
     routing: Routing = field(default_factory=Routing)
     access: Access | None = None
+    verify: Verify | None = None
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -165,6 +167,12 @@ class Deployment:
         if self.access is not None:
             check_deployed(self.access, self.serving)
         check_routing(self.routing, self.serving)
+        if self.verify is not None:
+            check_verify(self.verify, self.serving, self.access)
+            for endpoint in self.endpoints:
+                metrics = endpoint.spec.metrics
+                is_exported = metrics is None or metrics.enabled is not False
+                check_verified(f"{endpoint.name}: ", endpoint.name, is_exported=is_exported)
         shared_cache = self.access is not None and self.access.shared_cache
         check_tenants_of(self.cache.l2, self.serving, shared_cache=shared_cache)
         check_together(self.instance_groups, "instanceGroups")
@@ -228,6 +236,7 @@ class DeploymentFile:
     disaggregation: Disaggregation | None = None
     routing: Routing | None = None
     access: Access | None = None
+    verify: Verify | None = None
 
 
 def load_deployment(path: Path | str) -> Deployment:

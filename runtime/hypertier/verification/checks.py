@@ -54,19 +54,31 @@ def cached(first: Answer, again: Sequence[Answer], *, expects_details: bool) -> 
         return Check(
             name, UNTOLD, why, "with pdSpec what is moved from where it was computed is counted, too"
         )
-    own = [answer for answer in again if first.replica is None or answer.replica == first.replica]
+    own = repeated(first, again)
     hits = [answer for answer in own if answer.holds(HIT_RATIO)]
     if hits:
         return Check(name, PASSED, f"sent again, {_share(hits[0])} tokens came from a cache")
     if not own:
-        why = f"{first.replica} answered first, and none of {len(again)} repetitions"
-        return Check(name, UNTOLD, why, "try again; with roundrobin every replica has its turn")
+        why = f"{len(again)} repetitions were answered by as many replicas, and {first.replica} was none"
+        return Check(
+            name, UNTOLD, why, "try again; with another strategy than roundrobin the first one answers"
+        )
     best = max(own, key=lambda answer: answer.cached_tokens or 0)
     why = f"sent again {len(own)} times, {_share(best)} tokens came from a cache at best"
     to_do = "is --enable-prefix-caching on, and the prompt longer than a block (--prompt-tokens)?"
     if first.replica is None:
         to_do += f" Which replica answered is not told: {EXPLAIN_TO_DO}"
     return Check(name, FAILED, why, to_do)
+
+
+def repeated(first: Answer, again: Sequence[Answer]) -> list[Answer]:
+    """Of `again` what came from a replica that had answered before, or from one that nobody tells."""
+    seen, found = {first.replica}, []
+    for answer in again:
+        if answer.replica is None or answer.replica in seen:
+            found.append(answer)
+        seen.add(answer.replica)
+    return found
 
 
 def same(answers: Sequence[Answer]) -> Check:

@@ -14,9 +14,9 @@ from hypertier.verification.answer import Answer
 from hypertier.verification.checks import FAILED, HIT_RATIO, PASSED, UNTOLD, Check
 from hypertier.verification.endpoint import MAX_TOKENS, Endpoint, Model
 
-MAX_TRIES = 8
-"""Requests until the replica that was first answers again, and as many until another one does."""
-NUM_MISSES = 2  # of the replica that was first: no third one would tell more
+MAX_TRIES = 16
+"""Requests until a replica answers that had answered before, and as many until another one does."""
+NUM_MISSES = 2  # of such a replica: no third one would tell more
 STORE_SECONDS = 5.0  # for an engine to write what it computed to L2, which follows the answer
 TEXT = (
     "a tier keeps blocks of tokens and the next lookup ends in hit or miss while one engine loads what "
@@ -120,15 +120,13 @@ class Verifier:
         asks_l2 = self.wish.asks_l2 and first.replica is not None
         if asks_l2:
             self.sleep(min(STORE_SECONDS, max(0.0, self._left())))
-        num_misses = 0
+        again: list[Answer] = []
         for _ in range(MAX_TRIES):
-            answer = self._ask("again", model, text, session)
-            if first.replica is not None and answer.replica != first.replica:
-                continue
-            num_misses += 1
-            if answer.holds(HIT_RATIO) or not self._is_counted():
+            again.append(self._ask("again", model, text, session))
+            own = checks.repeated(first, again)
+            if any(answer.holds(HIT_RATIO) for answer in own) or (own and not self._is_counted()):
                 break
-            if first.replica is not None and num_misses == NUM_MISSES:
+            if first.replica is not None and len(own) == NUM_MISSES:
                 break
         for number in range(MAX_TRIES):
             if not asks_l2 or any(asked.answer.replica != first.replica for asked in self._asked):

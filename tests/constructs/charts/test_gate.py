@@ -22,6 +22,7 @@ INPUTS = ChartInputs(
     router_image="123456789012.dkr.ecr.us-west-2.amazonaws.com/hypertier@sha256:" + "b" * 64,
     engine_role_arn="arn:aws:iam::123456789012:role/engine",
     exporter_role_arn="arn:aws:iam::123456789012:role/exporter",
+    verify_role_arn="arn:aws:iam::123456789012:role/verify",
     vpc_cidrs=("10.0.0.0/16", "100.64.0.0/16"),
 )
 

@@ -71,6 +71,14 @@ def test_the_cache_keeps_its_settings_but_for_sizes_and_times() -> None:
     assert extra["secondary_tiers"][0]["lookup_deadline_ms"] == 2000
 
 
+def test_a_job_that_comes_again_and_again_is_left_out_by_name() -> None:
+    container = {"name": "verify", "command": ["hypertier", "verify"], "args": ["http://router"]}
+    once = workload("CronJob", "llama-70b-verify", container, 1)
+    once["spec"] = {"jobTemplate": {"spec": {"template": once["spec"]["template"]}}}
+
+    assert "llama-70b-verify/verify" in read_endpoint([*rendered(), once]).left_out
+
+
 def moving(role: str) -> list[str]:
     """The arguments of an engine whose KV cache moves, as the charts render them."""
     nixl = {"kv_connector": "NixlConnector", "kv_role": role}

@@ -32,7 +32,7 @@ def test_every_option_is_told(option: str) -> None:
 
 
 def test_every_check_is_told_and_no_run_asks_more_often_than_the_page_says() -> None:
-    state = FakeEndpoint(caches=False, by_header=False, turns=True, replicas=tuple("abcdefghijklmnop"))
+    state = FakeEndpoint(caches=False, by_header=False, turns=True, replicas=tuple("abcdefghijklmnopqrst"))
     with fake_endpoint(state):
         report = Verifier(Endpoint(state.url), Wish(prompt_tokens=64), sleep=lambda seconds: None).run()
 

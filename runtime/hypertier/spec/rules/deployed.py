@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hypertier.catalog.addons import INFERENCE_OPERATOR, S3_DRIVER, existing_with
 from hypertier.catalog.instance_types import find_instance_type
+from hypertier.errors import ConfigError
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
@@ -13,6 +14,7 @@ from hypertier.spec.rules.subject import Subject, known_groups
 from hypertier.spec.said import Said
 from hypertier.spec.selfhosted import unserved_fields
 from hypertier.spec.tree import Path, View, path
+from hypertier.spec.verify import check_verified
 
 STRATEGY = path("spec.intelligentRoutingSpec.routingStrategy")
 BACKEND = path("spec.kvCacheSpec.l2CacheSpec.l2CacheBackend")
@@ -84,6 +86,25 @@ def l2_events_unheard(subject: Subject) -> Iterator[Hit]:
         return
     if subject.manifest.text(STRATEGY) != "kvaware":
         yield hit(STRATEGY)
+
+
+@rule(
+    "not-verified",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path} is {got}; expected {expected}",
+    ko="{path} 값이 {got}입니다. 다음이어야 합니다: {expected}",
+)
+def not_verified(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or not isinstance(deployment.get("verify"), dict):
+        return
+    name = subject.manifest.text("metadata.name") or ""
+    is_exported = subject.manifest.flag("spec.metrics.enabled") is not False
+    try:
+        check_verified("", name, is_exported=is_exported)
+    except ConfigError as error:
+        yield hit(path(error.setting), expected=error.expected)
 
 
 @rule(

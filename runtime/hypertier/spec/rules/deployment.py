@@ -29,6 +29,7 @@ from hypertier.spec.rules.rule import DEPLOYMENT, Hit, fixed, hit, rule, suggest
 from hypertier.spec.rules.subject import GROUPS, Subject, read_groups
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, View, dotted, path
+from hypertier.spec.verify import Verify, check_verify
 
 TENANTS = path("cache.l2.tenants")
 DEFAULT_REGION = "us-west-2"  # of `Deployment.region`
@@ -86,12 +87,14 @@ def setting(subject: Subject) -> Iterator[Hit]:
         (path("access"), Access),
         (path("disaggregation"), Disaggregation),
         (path("routing"), Routing),
+        (path("verify"), Verify),
     ]
     parts += [((*GROUPS, index), InstanceGroup) for index, _ in subject.manifest.mappings(GROUPS)]
     parts += [((*TENANTS, index), L2Tenant) for index, _ in subject.manifest.mappings(TENANTS)]
     for where, cls in parts:
         data = subject.manifest.mapping(where)
-        if not data or any(place[: len(where)] == where for place in broken):
+        is_on = bool(data) or (cls is Verify and isinstance(subject.manifest.get(where), dict))
+        if not is_on or any(place[: len(where)] == where for place in broken):
             continue
         try:
             read: object = codec.decode(cls, data, "", [])
@@ -101,6 +104,8 @@ def setting(subject: Subject) -> Iterator[Hit]:
                 check_deployed(read, serving)
             if isinstance(read, Routing):
                 check_routing(read, serving)
+            if isinstance(read, Verify):
+                check_verify(read, serving, _access(subject))
             if isinstance(read, L2):
                 check_tenants_of(
                     read, serving, shared_cache=subject.manifest.flag("access.sharedCache") is True
@@ -139,6 +144,14 @@ def _cluster(subject: Subject) -> Cluster:
         return codec.decode(Cluster, data, "", []) or Cluster()
     except ConfigError:
         return Cluster()
+
+
+def _access(subject: Subject) -> Access | None:
+    """The section as far as it can be read; what is wrong with it is found as such."""
+    try:
+        return codec.decode(Access, subject.manifest.mapping(path("access")), "", [])
+    except ConfigError:
+        return None
 
 
 @rule(
@@ -284,6 +297,8 @@ def _below(cls: type, setting: str, where: Path, data: Mapping[str, Any]) -> Seq
     if cls is InstanceGroup and len(parts) > 2:
         return [int(part) if part.isdecimal() else part for part in parts[2:]]
     section = f"{dotted(where)}."
+    if setting == dotted(where):
+        return []
     return setting.removeprefix(section).split(".") if setting.startswith(section) else parts[-1:]
 
 
