@@ -1,4 +1,4 @@
-"""Applies what findings know how to mend, with the file's comments, order and style kept.
+"""Applies what findings know how to mend: in the text itself, or else by writing its document anew.
 
 Only values that follow from the manifest itself are set; what the author alone can know stays as it is.
 """
@@ -20,11 +20,11 @@ from ruamel.yaml.error import YAMLError
 
 from hypertier.errors import ManifestError
 from hypertier.spec.lint import Finding, Report
+from hypertier.spec.patch import YAML_WORDS, patched
 from hypertier.spec.rules.rule import Edit
 from hypertier.spec.source import read_documents
 from hypertier.spec.tree import Path
 
-YAML_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")  # that are no text in YAML 1.1
 MAX_WIDTH = 4096  # no line of a manifest is folded anew
 
 
@@ -64,17 +64,35 @@ def mended(report: Report) -> list[Mended]:
 
 
 def _edited(text: str, findings: Sequence[Finding]) -> str:
-    """`text` with the edits of `findings` made; unchanged where that would not read back as YAML."""
+    """`text` with the edits of `findings` made in place where that comes to the same as writing it anew."""
     if not findings:
         return text
+    edits = _edits_by_document(findings)
+    anew = _written_anew(text, edits)
+    in_place = patched(text, edits) if anew != text else None
+    return in_place if in_place is not None and _same(in_place, anew) else anew
+
+
+def _same(text: str, other: str) -> bool:
+    """Whether both read as the same data."""
+    try:
+        return [found.data for found in read_documents(text, "")] == [
+            found.data for found in read_documents(other, "")
+        ]
+    except ManifestError:
+        return False
+
+
+def _written_anew(text: str, edits: Mapping[int, Sequence[Edit]]) -> str:
+    """`text` read, edited and written; unchanged where that would not read back as YAML."""
     yaml = _round_trip(text)
     is_json = _is_json(text)
     try:
         documents = list(yaml.load_all(text))
         present = [document for document in documents if document is not None]
-        for document, edits in _edits_by_document(findings).items():
+        for document, some in edits.items():
             if document < len(present):
-                for edit in edits:
+                for edit in some:
                     apply(present[document], edit)
         if is_json:
             return json.dumps(present[0], indent=2, ensure_ascii=False) + "\n"
