@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from hypertier.catalog.instance_types import GIB
@@ -11,6 +12,7 @@ from hypertier.planning.plan import DeploymentPlan, EndpointPlan, GroupPlan
 from hypertier.spec.roles import WHOLE
 
 GB = 10**9
+MAX_WIDTH = 100
 
 
 def as_data(plan: DeploymentPlan) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def as_text(plan: DeploymentPlan) -> str:
             f"{_gib(store.size_bytes)}, {store.bandwidth_bytes_per_second / GB:.1f} GB/s",
         ]
     lines += ["", *_bill_lines(plan)]
-    return "\n".join(lines)
+    return "\n".join(folded for line in lines for folded in _folded(line))
 
 
 def _endpoint_lines(plan: EndpointPlan) -> list[str]:
@@ -154,8 +156,9 @@ def _endpoint_lines(plan: EndpointPlan) -> list[str]:
         f"endpoint {plan.name}{'' if plan.role == WHOLE else f', {plan.role}'}: {model}",
         f"  replicas          {engine.replicas}, each {engine.gpus} GPUs of {engine.node.name}, "
         f"tensor parallel {engine.tensor_parallel_size}, {engine.engines_per_node} a node",
-        f"  pod memory        {_gib(engine.memory_bytes)} of {_gib(engine.available_bytes)} for a replica; "
-        f"L1 {_gib(engine.l1_bytes)}, engine {_gib(engine.base_bytes)}, /dev/shm {_gib(engine.shm_bytes)}",
+        f"  pod memory        {_gib(engine.memory_bytes)} of {_gib(engine.available_bytes)} for a replica",
+        f"                    L1 {_gib(engine.l1_bytes)}, engine {_gib(engine.base_bytes)}, "
+        f"/dev/shm {_gib(engine.shm_bytes)}",
         f"  KV a token        {per_token}",
         f"  GPUs hold         {_tokens(capacity.gpu_tokens)} ({_gib(capacity.gpu_bytes)} a replica, beside "
         f"{_gib(capacity.weights_bytes)} of weights)",
@@ -169,8 +172,8 @@ def _endpoint_lines(plan: EndpointPlan) -> list[str]:
     if plan.prefill_tokens_per_second is not None:
         usd = plan.usd_per_million_prompt_tokens
         lines.append(
-            f"  prefill           {plan.prefill_tokens_per_second:,.0f} tokens/s a replica at 8K, "
-            + ("price unknown" if usd is None else f"{usd:.3f} USD a million prompt tokens")
+            f"  prefill           {plan.prefill_tokens_per_second:,.0f} tokens/s a replica at 8K"
+            + ("" if usd is None else f", {usd:.3f} USD a million prompt tokens")
         )
     if plan.break_even:
         lines += ["", "  prompt     KV         compute   load alone  load, all  L2 wins    to win it needs"]
@@ -179,7 +182,7 @@ def _endpoint_lines(plan: EndpointPlan) -> list[str]:
 
 
 def _disaggregation_lines(plan: DisaggregationPlan) -> list[str]:
-    whose = "measured" if plan.is_measured else "assumed: --kv-transfer-bandwidth takes what you measured"
+    whose = "measured" if plan.is_measured else "assumed; --kv-transfer-bandwidth takes yours"
     lines = [
         f"prefill apart, {plan.name}: prompts of {plan.threshold_tokens:,} tokens and more",
         f"  KV moves at       {plan.transfer_bytes_per_second / GB:,.1f} GB/s between two engines ({whose})",
@@ -231,13 +234,30 @@ def _group_line(group: GroupPlan) -> str:
 def _bill_lines(plan: DeploymentPlan) -> list[str]:
     lines = ["bill, for what runs all the time"]
     for row in plan.bill.rows:
-        said = "price unknown" if row.price is None else f"{row.usd_per_hour:,.2f} USD/h ({row.price.source})"
-        lines.append(f"  {row.count} x {row.item}: {said}")
-    hour, month = plan.bill.known_usd_per_hour, plan.bill.known_usd_per_month
-    lines.append(f"  known: {hour:,.2f} USD an hour, {month:,.0f} a month")
-    if plan.bill.unknown:
-        lines.append("  without a price: " + ", ".join(plan.bill.unknown) + "; --prices FILE takes yours")
+        said = "" if row.price is None else f": {row.usd_per_hour:,.2f} USD/h ({row.price.source})"
+        lines.append(f"  {row.count} x {row.item}{said}")
+    unknown = plan.bill.unknown
+    if any(row.price is not None for row in plan.bill.rows):
+        hour, month = plan.bill.known_usd_per_hour, plan.bill.known_usd_per_month
+        lines.append(
+            f"  {'in all' if not unknown else 'known'}: {hour:,.2f} USD an hour, {month:,.0f} a month"
+        )
+    if unknown:
+        lines += [
+            f"  no price is known here of {', '.join(unknown)}",
+            "  to see dollars, give --prices FILE, with a line for each, in US dollars an hour, such as",
+            f"    {unknown[0]}: {{usdPerHour: NUMBER, source: TEXT, date: 2026-12-01}}",
+        ]
     return lines
+
+
+def _folded(line: str) -> list[str]:
+    """A line as those that a terminal shows whole, broken between words."""
+    if len(line) <= MAX_WIDTH:
+        return [line]
+    return textwrap.wrap(
+        line, MAX_WIDTH, subsequent_indent=" " * 4, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _gib(num_bytes: int) -> str:

@@ -14,14 +14,14 @@ from fakes_manifests import GPU, changed, deployment, endpoint
 
 from hypertier.catalog.instance_types import GIB
 from hypertier.catalog.models import find_model
-from hypertier.catalog.prices import Price
+from hypertier.catalog.prices import Price, load_prices
 from hypertier.errors import ConfigError
 from hypertier.planning import report
 from hypertier.planning.break_even import break_even
 from hypertier.planning.plan import DeploymentPlan, plan_deployment
 from hypertier.spec import codec
 from hypertier.spec.cache_tiers import CacheTiers
-from hypertier.spec.deployment import Deployment
+from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 
@@ -230,12 +230,33 @@ def test_a_million_tokens_cost_a_replica_s_share_of_its_node() -> None:
     assert plan.bill.known_usd_per_month == 4 * 60 * 730
 
 
-def test_an_unknown_price_is_said_to_be_unknown() -> None:
+def test_an_unknown_price_is_told_once_with_what_gives_it(tmp_path: Path) -> None:
     plan = plan_deployment(MODELS["llama-8b"], prices={})
 
     assert only(plan).usd_per_million_prompt_tokens is None
     assert set(plan.bill.unknown) >= {"ml.g6e.12xlarge", "ml.m5.4xlarge"}
-    assert "price unknown" in report.as_text(plan)
+    text = report.as_text(plan)
+    assert text.count("no price is known here of ml.m5.4xlarge, ml.g6e.12xlarge") == 1
+    assert "unknown" not in text
+    assert "0.00 USD" not in text
+    example = text.splitlines()[-1].replace("NUMBER", "1").replace("TEXT", "contract")
+    (tmp_path / "prices.yaml").write_text(example, encoding="utf-8")
+    assert list(load_prices(tmp_path / "prices.yaml", "us-west-2")) == [("ml.m5.4xlarge", "us-west-2")]
+
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*/deployment.yaml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.parent.name)
+@pytest.mark.parametrize("source", [None, "a contract " * 20], ids=["no-prices", "long-source"])
+def test_a_plan_fits_a_terminal_of_100_columns(file: Path, source: str | None) -> None:
+    deployment = load_deployment(file)
+    types = [group.instance_type for group in deployment.instance_groups] if source else []
+    prices = {(name, deployment.region): Price(60.0, source or "", date(2026, 12, 1)) for name in types}
+
+    text = report.as_text(plan_deployment(deployment, prices=prices))
+
+    assert [line for line in text.splitlines() if len(line) > 100] == []
 
 
 def test_an_unknown_price_is_named_once_however_many_groups_have_the_type() -> None:
