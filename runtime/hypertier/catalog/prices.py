@@ -1,8 +1,8 @@
 """What AWS charges by the hour or the month for the things that a deployment keeps running.
 
-Only prices with a source stand here; what has none is never guessed. None could be read here for the instances
-of a HyperPod cluster and for ElastiCache nodes: take yours from AWS's price list files or your contract, and
-hand them in as a file (`-c prices=FILE`, see docs/review.md).
+Only prices with a source stand here; what has none is never guessed. None could be read here for the
+instances of a HyperPod cluster and for ElastiCache nodes: take yours from AWS's price list files or your
+contract, and hand them in as a file (`-c prices=FILE`, see docs/review.md).
 """
 
 from __future__ import annotations
