@@ -15,6 +15,7 @@ from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.lint import refuse_errors
 from hypertier.spec.report import as_line
+from hypertier.spec.roles import roles_of
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.create_only import refuse_replacements
 from hypertier_cdk.review.bill import within_budget
@@ -74,13 +75,15 @@ def print_review(app: cdk.App, deployment: Deployment) -> None:
         for endpoint in deployment.endpoints
         if deployment.serving == "selfhosted" and is_exported(endpoint)
     ]
-    series = [*SERIES, *(VERIFY_SERIES if deployment.verify is not None else ())]
+    num_metrics = len(SERIES) * sum(len(roles_of(deployment, endpoint)) for endpoint in exported)
+    if deployment.verify is not None:
+        num_metrics += len(VERIFY_SERIES) * len(exported)
     review = write_review(
         app.outdir,
         deployment.name,
         deployment.region,
         prices=prices,
-        num_custom_metrics=len(series) * len(exported),
+        num_custom_metrics=num_metrics,
     )
     # Not standard output: there `cdk synth` writes a template.
     print(to_text(review, app.outdir), file=sys.stderr)

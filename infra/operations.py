@@ -14,7 +14,7 @@ from constructs import Construct
 
 from hypertier.catalog.addons import OBSERVABILITY
 from hypertier.spec.deployment import Deployment
-from hypertier.spec.roles import least_replicas
+from hypertier.spec.roles import WHOLE, least_replicas, roles_of
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -66,29 +66,34 @@ class OperationsStack(cdk.Stack):
             if deployment.serving == "selfhosted" and is_exported(endpoint)
         ]
         verify = deployment.verify
+        least = [
+            {role.component: least_replicas(deployment, role) for role in roles_of(deployment, endpoint)}
+            for endpoint in exported
+        ]
         self.alarms = [
             EndpointAlarms(
                 self,
                 f"Alarms-{endpoint.name}",
                 endpoint=endpoint.name,
-                replicas=least_replicas(deployment, endpoint),
+                replicas=by_role.get(WHOLE, by_role),
                 cached=endpoint.kv_cache.l1_enabled or endpoint.kv_cache.l2_enabled,
                 scaling=scalings.get(endpoint.name),
                 verify_minutes=verify.every_minutes if verify is not None else None,
             )
-            for endpoint in exported
+            for endpoint, by_role in zip(exported, least, strict=True)
         ]
         self.store_alarms = store.add_alarms(Construct(self, "L2")) if store is not None else []
         for alarm in self.store_alarms:
             alarm.add_alarm_action(ring)
             alarm.add_ok_action(ring)
-        for endpoint, alarms in zip(exported, self.alarms, strict=True):
+        for endpoint, by_role, alarms in zip(exported, least, self.alarms, strict=True):
             alarms.notify(ring)
             EndpointDashboard(
                 self,
                 f"Dashboard-{endpoint.name}",
                 endpoint=endpoint.name,
                 alarms=alarms.alarms,
+                roles=[role for role in by_role if role != WHOLE],
                 store=store if endpoint.kv_cache.l2_backend == "redis" else None,
                 scaling=scalings.get(endpoint.name),
                 verified=verify is not None,

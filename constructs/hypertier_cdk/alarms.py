@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
 from hypertier.errors import ConfigError
+from hypertier.exporter.metrics import DECODE
 from hypertier_cdk.arguments import checked
-from hypertier_cdk.metrics import endpoint_metric
+from hypertier_cdk.metrics import ROLES, endpoint_metric
 from hypertier_cdk.scaling import CacheUtilizationScaling
 
 # An alarm looks back a day at most, and these at three verifications:
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html (read 2026-12-02)
 MAX_VERIFY_MINUTES = 480
+FULL_RATIO = 0.95  # of the GPU's KV cache
 
 
 class EndpointAlarms(Construct):
     """One alarm for each way in which an endpoint's parts can stop working without a word.
 
-    `replicas` must answer at least, of engines of all kinds; with 0 nobody is missed. `cached` says that L1
-    or L2 is on. `verify_minutes` is how often the endpoint is verified; without it nobody misses that.
+    `replicas` must answer at least; with 0 nobody is missed. Where some engines prefill and others decode it
+    is a number for each: `{"prefill": 2, "decode": 5}`. `cached` says that L1 or L2 is on. `verify_minutes`
+    is how often the endpoint is verified; without it nobody misses that.
 
     Attributes:
         alarms: all of them; `notify` sends their transitions somewhere.
@@ -32,7 +37,7 @@ class EndpointAlarms(Construct):
         construct_id: str,
         *,
         endpoint: str,
-        replicas: int,
+        replicas: int | Mapping[str, int],
         cached: bool,
         scaling: CacheUtilizationScaling | None = None,
         verify_minutes: int | None = None,
@@ -42,52 +47,22 @@ class EndpointAlarms(Construct):
             raise ConfigError("verify_minutes", verify_minutes, f"1 to {MAX_VERIFY_MINUTES}")
         self._endpoint = endpoint
         self.alarms: list[cw.Alarm] = []
+        by_role: list[tuple[str | None, int]] = [(None, replicas)] if isinstance(replicas, int) else []
+        if not isinstance(replicas, int):
+            if set(replicas) != set(ROLES):
+                raise ConfigError("replicas", replicas, f"a number, or one for each of {' and '.join(ROLES)}")
+            by_role = [(role, replicas[role]) for role in ROLES]
         # No data at all is the exporter's failure, and only this alarm's: the others would all ring with it.
         self._alarm(
             "ExporterSilent",
-            endpoint_metric("ReplicasScraped", endpoint, statistic="SampleCount"),
+            endpoint_metric("ReplicasScraped", endpoint, role=by_role[-1][0], statistic="SampleCount"),
             "no data from the exporter: neither scaling nor the other alarms can see anything",
             below=1,
             minutes=5,
             missing=cw.TreatMissingData.BREACHING,
         )
-        if replicas:
-            self._alarm(
-                "ReplicasMissing",
-                endpoint_metric("ReplicasScraped", endpoint, statistic="Minimum"),
-                f"fewer than {replicas} replicas answer",
-                below=replicas,
-                minutes=15,
-            )
-        self._alarm(
-            "ReplicasUnreadable",
-            endpoint_metric("ReplicasFailed", endpoint, statistic="Maximum"),
-            "a replica's /metrics cannot be read",
-            above=0,
-            minutes=10,
-        )
-        self._alarm(
-            "MetricsMissing",
-            endpoint_metric("MetricsMissing", endpoint, statistic="Maximum"),
-            "an engine lacks a metric that scaling reads: another version, or a switch that is off",
-            above=0,
-            minutes=10,
-        )
-        self._alarm(
-            "QueueLong",
-            endpoint_metric("QueuedRequests", endpoint, statistic="Minimum"),
-            "requests wait all the time: more replicas are needed",
-            above=0,
-            minutes=15,
-        )
-        if cached:
-            self._alarm(
-                "CacheUseless",
-                endpoint_metric("ExternalHitRatio", endpoint, statistic="Maximum"),
-                "nothing was found in L1 or L2 for half an hour: a tier is off, or every namespace changed",
-                below=0.001,
-                minutes=30,
-            )
+        for role, least in by_role:
+            self._add_engines(role, least, cached=cached)
 
         if verify_minutes is not None:
             self._alarm(
@@ -122,12 +97,73 @@ class EndpointAlarms(Construct):
             alarm.add_alarm_action(*actions)
             alarm.add_ok_action(*actions)
 
+    def _add_engines(self, role: str | None, replicas: int, *, cached: bool) -> None:
+        """The alarms of the engines of a role; of all of them where they are of one kind."""
+
+        def metric(name: str, statistic: str) -> cw.Metric:
+            return endpoint_metric(name, self._endpoint, role=role, statistic=statistic)
+
+        if replicas:
+            self._alarm(
+                "ReplicasMissing",
+                metric("ReplicasScraped", "Minimum"),
+                f"fewer than {replicas} replicas answer",
+                role=role,
+                below=replicas,
+                minutes=15,
+            )
+        self._alarm(
+            "ReplicasUnreadable",
+            metric("ReplicasFailed", "Maximum"),
+            "a replica's /metrics cannot be read",
+            role=role,
+            above=0,
+            minutes=10,
+        )
+        self._alarm(
+            "MetricsMissing",
+            metric("MetricsMissing", "Maximum"),
+            "an engine lacks a metric that scaling reads: another version, or a switch that is off",
+            role=role,
+            above=0,
+            minutes=10,
+        )
+        if role == DECODE:
+            # Not its queue: there vLLM counts requests whose KV cache is on its way, and some always are.
+            self._alarm(
+                "KvCacheFull",
+                metric("KvCacheUsageRatio", "Minimum"),
+                "the KV cache of every replica is full all the time: more replicas are needed",
+                role=role,
+                above=FULL_RATIO,
+                minutes=15,
+            )
+        else:
+            self._alarm(
+                "QueueLong",
+                metric("QueuedRequests", "Minimum"),
+                "requests wait all the time: more replicas are needed",
+                role=role,
+                above=0,
+                minutes=15,
+            )
+        if cached:
+            self._alarm(
+                "CacheUseless",
+                metric("ExternalHitRatio", "Maximum"),
+                "nothing was found in L1 or L2 for half an hour: a tier is off, or every namespace changed",
+                role=role,
+                below=0.001,
+                minutes=30,
+            )
+
     def _alarm(
         self,
         alarm_id: str,
         metric: cw.IMetric,
         meaning: str,
         *,
+        role: str | None = None,
         minutes: int,
         below: float | None = None,
         above: float | None = None,
@@ -139,9 +175,9 @@ class EndpointAlarms(Construct):
         self.alarms.append(
             cw.Alarm(
                 self,
-                alarm_id,
+                f"{alarm_id}{(role or '').capitalize()}",
                 metric=metric,
-                alarm_description=f"{self._endpoint}: {meaning}",
+                alarm_description=f"{self._endpoint}{f' {role}' if role else ''}: {meaning}",
                 threshold=threshold,
                 comparison_operator=cw.ComparisonOperator.LESS_THAN_THRESHOLD
                 if below is not None

@@ -12,10 +12,9 @@ from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
 from hypertier.errors import ConfigError
-from hypertier.exporter.metrics import DIMENSION
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cache_store import CacheStore
-from hypertier_cdk.metrics import NAMESPACE
+from hypertier_cdk.metrics import NAMESPACE, ROLES, dimensions
 from hypertier_cdk.plain import resource
 from hypertier_cdk.scaling import CacheUtilizationScaling
 
@@ -32,7 +31,8 @@ Metric = list[Any]
 class EndpointDashboard(Construct):
     """One CloudWatch dashboard for one endpoint: a row of alarms, then a row for each question.
 
-    `verified` says that the endpoint is verified now and then, which has a row, too.
+    `verified` says that the endpoint is verified now and then, which has a row, too. Where some engines
+    prefill and others decode, `roles` are `("prefill", "decode")`, and each has such rows.
 
     `widgets` are more of them, below ours, as CloudWatch's dashboards have them: `type`, `properties`, and
     `width` and `height` for others than 8 and 6; or what `to_json()` of the CDK's own widgets returns.
@@ -49,6 +49,7 @@ class EndpointDashboard(Construct):
         *,
         endpoint: str,
         alarms: Sequence[cw.IAlarm] = (),
+        roles: Sequence[str] = (),
         store: CacheStore | None = None,
         scaling: CacheUtilizationScaling | None = None,
         verified: bool = False,
@@ -58,7 +59,12 @@ class EndpointDashboard(Construct):
         rows: list[list[Widget]] = [[_text(f"# {endpoint}")]]
         if alarms:
             rows.append([_alarms([alarm.alarm_arn for alarm in alarms])])
-        rows += _endpoint_rows(endpoint, scaling)
+        if roles and tuple(roles) != ROLES:
+            raise ConfigError("roles", list(roles), f"{list(ROLES)}, or none where engines do both")
+        for role in roles:
+            rows += [[_text(f"## {role}")], *_engine_rows(endpoint, role, scaling)]
+        if not roles:
+            rows += _engine_rows(endpoint, None, scaling)
         if verified:
             rows.append(_verify_row(endpoint))
         if store is not None:
@@ -79,8 +85,11 @@ class EndpointDashboard(Construct):
         )
 
 
-def _endpoint_rows(endpoint: str, scaling: CacheUtilizationScaling | None) -> list[list[Widget]]:
-    metric = partial(_metric, endpoint)
+def _engine_rows(
+    endpoint: str, role: str | None, scaling: CacheUtilizationScaling | None
+) -> list[list[Widget]]:
+    """The engines of a role; all of them where they are of one kind."""
+    metric = partial(_metric, endpoint, role)
     return [
         [
             _graph(
@@ -119,14 +128,14 @@ def _endpoint_rows(endpoint: str, scaling: CacheUtilizationScaling | None) -> li
     ]
 
 
-def _metric(endpoint: str, name: str, statistic: str, label: str) -> Metric:
-    shown = {"label": label, "period": PERIOD_SECONDS, "stat": statistic}
-    return [NAMESPACE, name, DIMENSION, endpoint, shown]
+def _metric(endpoint: str, role: str | None, name: str, statistic: str, label: str) -> Metric:
+    named = [word for dimension in dimensions(endpoint, role).items() for word in dimension]
+    return [NAMESPACE, name, *named, {"label": label, "period": PERIOD_SECONDS, "stat": statistic}]
 
 
 def _verify_row(endpoint: str) -> list[Widget]:
     """Four graphs in the place of three."""
-    metric = partial(_metric, endpoint)
+    metric = partial(_metric, endpoint, None)
     graphs = [
         _graph(
             "Verification: checks",

@@ -82,6 +82,50 @@ def test_an_endpoint_that_may_have_no_replica_misses_none() -> None:
     assert "ReplicasMissing" not in str(template(replicas=0))
 
 
+@pytest.fixture(scope="module")
+def by_role() -> dict[tuple[str, str], dict[str, Any]]:
+    """The alarms of an endpoint whose engines prefill or decode, by role and series."""
+    found = properties(template(replicas={"decode": 5, "prefill": 2}), "AWS::CloudWatch::Alarm")
+    named = [({entry["Name"]: entry["Value"] for entry in alarm["Dimensions"]}, alarm) for alarm in found]
+    return {
+        (dimensions["Role"], f"{alarm['MetricName']} {alarm['Statistic']}"): alarm
+        for dimensions, alarm in named
+    }
+
+
+def test_each_role_is_watched_apart_and_nothing_over_both(
+    by_role: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    assert by_role["prefill", "ReplicasScraped Minimum"]["Threshold"] == 2
+    assert by_role["decode", "ReplicasScraped Minimum"]["Threshold"] == 5
+    assert all(
+        alarm["AlarmDescription"].startswith(f"llama {role}: ")
+        for (role, watched), alarm in by_role.items()
+        if "SampleCount" not in watched
+    )
+
+
+def test_engines_that_prefill_ring_for_their_queue_and_those_that_decode_for_their_cache(
+    by_role: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    assert ("prefill", "QueuedRequests Minimum") in by_role
+    assert ("decode", "QueuedRequests Minimum") not in by_role, "vLLM counts what KV cache is on its way for"
+    assert by_role["decode", "KvCacheUsageRatio Minimum"]["ComparisonOperator"] == "GreaterThanThreshold"
+    assert ("prefill", "KvCacheUsageRatio Minimum") not in by_role
+
+
+def test_one_exporter_of_two_roles_is_silent_once(by_role: dict[tuple[str, str], dict[str, Any]]) -> None:
+    assert [role for role, watched in by_role if watched == "ReplicasScraped SampleCount"] == ["decode"]
+
+
+@pytest.mark.parametrize("replicas", [{"prefill": 2}, {}, {"prefill": 1, "decode": 1, "both": 1}])
+def test_replicas_of_half_the_roles_are_refused(replicas: dict[str, int]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"replicas is .*; expected a number, or one for each of prefill and"
+    ):
+        template(replicas=replicas)
+
+
 def test_every_alarm_tells_of_its_end_too() -> None:
     for alarm in properties(template(), "AWS::CloudWatch::Alarm"):
         assert alarm["AlarmActions"] == alarm["OKActions"]

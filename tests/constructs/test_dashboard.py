@@ -68,6 +68,26 @@ def test_every_series_is_of_this_endpoint(plain: dict[str, Any]) -> None:
             assert metric[2:4] == ["Endpoint", "llama"]
 
 
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_every_series_of_each_role_is_shown(role: str) -> None:
+    metrics = [
+        metric
+        for widget in body(roles=["prefill", "decode"])["widgets"]
+        for metric in widget["properties"].get("metrics", ())
+    ]
+
+    of_role = [metric for metric in metrics if metric[2:6] == ["Endpoint", "llama", "Role", role]]
+
+    assert {metric[1] for metric in of_role} == {entry.name for entry in SERIES}
+    assert len(of_role) * 2 == len(metrics)
+
+
+@pytest.mark.parametrize("roles", [["prefill"], ["decode", "prefill"], ["engine"]])
+def test_roles_that_no_exporter_writes_are_refused(roles: list[str]) -> None:
+    with pytest.raises(ConfigError, match="roles is "):
+        body(roles=roles)
+
+
 def test_a_ratio_is_drawn_from_0_to_1(plain: dict[str, Any]) -> None:
     axes = {
         widget["properties"]["title"]: widget["properties"]["yAxis"]["left"]

@@ -80,11 +80,11 @@ def test_every_alarm_rings_or_steps(reference_assembly: Assembly) -> None:
 @pytest.mark.parametrize(
     ("example", "expected"),
     [
-        pytest.param("reference", 2, id="what the hook keeps"),
-        pytest.param("disaggregated", 7, id="those that prefill and those that decode"),
+        pytest.param("reference", [2], id="what the hook keeps"),
+        pytest.param("disaggregated", [2, 5], id="those that prefill and those that decode"),
     ],
 )
-def test_fewer_replicas_than_there_must_be_ring(example: str, expected: int) -> None:
+def test_fewer_replicas_than_there_must_be_ring(example: str, expected: list[int]) -> None:
     assembly = read_assembly(example_folder(ROOT / "examples" / example / "deployment.yaml"))
 
     thresholds = [
@@ -93,7 +93,7 @@ def test_fewer_replicas_than_there_must_be_ring(example: str, expected: int) -> 
         if alarm.get("MetricName") == "ReplicasScraped" and alarm.get("Statistic") == "Minimum"
     ]
 
-    assert thresholds == [expected]
+    assert sorted(thresholds) == expected
 
 
 def test_a_resource_that_takes_tags_is_handed_the_stack_s(reference_assembly: Assembly) -> None:

@@ -81,33 +81,30 @@ def engine_objects(
     made = [] if names.engine_account else [service_account(names, "engine", inputs.engine_role_arn)]
     made += certificates(deployment, names)
     objects: list[Object] = [*made, *(node_memory_objects(names) if uses_tiered_storage(endpoint) else ())]
-    roles = roles_of(deployment, endpoint)
-    for role in roles:
+    for role in roles_of(deployment, endpoint):
         with role.named():
             check_quantities(role.endpoint)
             plan = plan_engine(deployment, role.endpoint)
             weights = weights_of(endpoint, names, engine_image(deployment, inputs).value, plan.model)
             objects += [
-                _service(role, names.of(role.component), names, names.selector(role.component)),
+                _service(role, names),
                 disruption_budget(names, role.component),
                 _deployment(deployment, role, names, plan, weights, inputs, pd_spec_of(endpoint)),
                 *engine_scaling(deployment, role.endpoint, names, role.component),
             ]
-    if len(roles) > 1:
-        objects.append(_service(role, names.of("engine"), names, {ENGINES_LABEL: names.endpoint}))
     return [*objects, *weights.objects]
 
 
-def _service(role: EngineRole, name: str, names: Names, selector: Object) -> Object:
-    """A headless service: router and exporter find every ready engine by its name."""
+def _service(role: EngineRole, names: Names) -> Object:
+    """A headless service: router and exporter find every ready engine of the kind by its name."""
     port = role.endpoint.spec.worker.model_invocation_port.container_port
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(names, role.component) | {"name": name},
+        "metadata": metadata(names, role.component),
         "spec": {
             "clusterIP": "None",
-            "selector": selector,
+            "selector": names.selector(role.component),
             "ports": [{"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}],
         },
     }

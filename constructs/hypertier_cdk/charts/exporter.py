@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.roles import roles_of
 from hypertier_cdk.charts.engine_tls import client_files, client_mounts, client_volumes
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, router_image
 from hypertier_cdk.charts.names import EXPORTER_PORT, Names
@@ -43,7 +44,10 @@ def exporter_arguments(deployment: Deployment, endpoint: InferenceEndpointConfig
     """The arguments of `hypertier exporter`."""
     port = endpoint.spec.worker.model_invocation_port.container_port
     arguments = ["--endpoint", endpoint.name, "--region", deployment.region]
-    arguments += ["--discover", names.discover(port), "--listen", f"0.0.0.0:{EXPORTER_PORT}"]
+    for role in roles_of(deployment, endpoint):
+        option = "--discover" if role.decodes else "--prefill-discover"
+        arguments += [option, names.discover(role.component, port)]
+    arguments += ["--listen", f"0.0.0.0:{EXPORTER_PORT}"]
     tls = deployment.routing.engine_tls
     if tls is not None:
         for name, value in client_files(tls, names).items():

@@ -27,7 +27,7 @@ MAX_DNS_LABEL = 63
 class Names:
     """Names and labels of one endpoint: `llama-70b` has `llama-70b-engine`, `-router` and `-exporter`.
 
-    With `pdSpec` its engines are `llama-70b-prefill` and `-decode`; `llama-70b-engine` finds both.
+    With `pdSpec` its engines are `llama-70b-prefill` and `-decode`.
 
     `engine_account` is the user's own service account for the engines.
     """
@@ -60,9 +60,9 @@ class Names:
         """The EndpointSlices that the router follows: of the engines, or of its peers."""
         return f"k8s://{self.namespace}/{self.of(component)}:{port}"
 
-    def discover(self, port: int) -> str:
-        """What the exporter resolves to find the engines."""
-        return f"dns://{self.of('engine')}.{self.namespace}.svc.cluster.local:{port}"
+    def discover(self, component: str, port: int) -> str:
+        """What the exporter resolves to find engines of a kind."""
+        return f"dns://{self.of(component)}.{self.namespace}.svc.cluster.local:{port}"
 
     def role(self, component: str) -> str:
         """The service account of a component, which AWS's roles are bound to."""

@@ -91,17 +91,13 @@ def roles_of(deployment: Deployment, endpoint: InferenceEndpointConfig) -> tuple
     return tuple(_role(deployment, endpoint, *side) for side in sides)
 
 
-def least_replicas(deployment: Deployment, endpoint: InferenceEndpointConfig) -> int:
-    """Engine pods that the endpoint never has fewer of, of all kinds; 0 where KEDA may stop them all."""
+def least_replicas(deployment: Deployment, role: EngineRole) -> int:
+    """Engine pods of the kind that there are never fewer of; 0 where KEDA may stop them all."""
     if deployment.scaling.max > deployment.scaling.min:
         return deployment.scaling.min  # the hook begins with the manifest's, and steps from there
-    return sum(_least_of(role.endpoint) for role in roles_of(deployment, endpoint))
-
-
-def _least_of(endpoint: InferenceEndpointConfig) -> int:
-    scaling = endpoint.spec.auto_scaling_spec
+    scaling = role.endpoint.spec.auto_scaling_spec
     if scaling is None:
-        return endpoint.replicas
+        return role.endpoint.replicas
     return 1 if scaling.min_replica_count is None else scaling.min_replica_count
 
 

@@ -68,18 +68,30 @@ def test_each_kind_of_engine_has_workload_service_and_budget_of_its_own_and_no_t
         assert labels["app.kubernetes.io/component"] == component
         for kind in ("Service", "PodDisruptionBudget", "NetworkPolicy"):
             assert (kind, component) in objects
+    assert ("Service", "engine") not in objects
 
 
-def test_the_exporter_reads_both_kinds_by_one_name() -> None:
+@pytest.mark.parametrize(
+    ("option", "component"), [("--prefill-discover", "prefill"), ("--discover", "decode")]
+)
+def test_the_exporter_finds_each_kind_by_its_own_name_and_may_read_it(option: str, component: str) -> None:
     objects = split()
 
-    selector = objects["Service", "engine"]["spec"]["selector"].items()
-
-    for component in ("prefill", "decode"):
-        labels = objects["Deployment", component]["spec"]["template"]["metadata"]["labels"]
-        assert labels.items() >= selector
     words = arguments(objects, "exporter")
-    assert words[words.index("--discover") + 1].startswith("dns://llama-70b-engine.")
+    selector = objects["Service", component]["spec"]["selector"]
+
+    assert words[words.index(option) + 1] == f"dns://llama-70b-{component}.inference.svc.cluster.local:8000"
+    assert objects["Service", component]["spec"]["clusterIP"] == "None"
+    labels = objects["Deployment", component]["spec"]["template"]["metadata"]["labels"]
+    assert labels.items() >= selector.items()
+    exporter = {"podSelector": {"matchLabels": {**selector, "app.kubernetes.io/component": "exporter"}}}
+    to_kind = {"podSelector": {"matchLabels": selector}}
+    assert any(exporter in rule["from"] for rule in objects["NetworkPolicy", component]["spec"]["ingress"])
+    assert any(to_kind in rule["to"] for rule in objects["NetworkPolicy", "exporter"]["spec"]["egress"])
+
+
+def test_an_exporter_of_engines_of_one_kind_knows_no_roles() -> None:
+    assert "--prefill-discover" not in arguments(objects_of(deployment()), "exporter")
 
 
 def test_routers_ask_decoders_and_know_who_prefills_prompts_of_how_many_tokens() -> None:
