@@ -79,7 +79,7 @@ def bill_of(assembly: Assembly, region: str, prices: PriceTable, num_custom_metr
         for item, quantity, unit, note in _meters(resource):
             counted[item, unit, note] += quantity
     if num_custom_metrics:
-        counted["custom metric", "metrics", "written by the exporter"] += num_custom_metrics
+        counted["custom metric", "metrics", "written by exporters and verifications"] += num_custom_metrics
     lines = [
         BillLine(item, quantity, unit, prices.get((item, region)), note)
         for (item, unit, note), quantity in counted.items()

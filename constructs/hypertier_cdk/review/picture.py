@@ -48,6 +48,7 @@ ARROWS = (
     ("client", "operator", "HTTPS"),
     ("operator", "engines", "runs"),
     ("engines", "l2", "TLS"),
+    ("verify", "router", "a prompt, twice"),
     ("engines", "exporter", "/metrics"),
     ("exporter", "alarms", "CloudWatch"),
     ("alarms", "hook", "ALARM"),
@@ -91,6 +92,10 @@ def _boxes(assembly: Assembly) -> Iterator[Box]:
                 name.capitalize(),
                 tuple(_replicas(entry["spec"].get("replicas")) for entry in found),
             )
+    jobs = of_kind(objects, "CronJob")
+    if jobs:
+        often = f"cron {jobs[0]['spec']['schedule']}"
+        yield Box("verify", 320, 60, "Verification", (often, "outcome to CloudWatch"))
     engines = [entry for entry in deployments if _component(entry) in ENGINES]
     if engines or endpoints:
         lines = tuple(

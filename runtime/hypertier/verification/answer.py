@@ -152,7 +152,10 @@ def told(what: Any) -> str:
     """What somebody else said, fit for a terminal: short, on one line, and without control characters."""
     if isinstance(what, dict):
         what = what.get("message") or what
-    text = what.decode(errors="replace") if isinstance(what, bytes) else str(what)
+    try:
+        text = what.decode(errors="replace") if isinstance(what, bytes) else str(what)
+    except RecursionError:
+        text = "something deep"
     text = "".join(letter if letter.isprintable() else " " for letter in text[: 4 * MAX_SHOWN])
     text = " ".join(text.split())
     return f"{text[:MAX_SHOWN]}…" if len(text) > MAX_SHOWN else text or "nothing"

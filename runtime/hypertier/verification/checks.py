@@ -13,6 +13,7 @@ PASSED: Result = "passed"
 FAILED: Result = "failed"
 UNTOLD: Result = "could not be told"
 
+TURNS = "roundrobin"  # the strategy by which another replica answers
 HIT_RATIO = 0.5
 """Share of a prompt that a hit must bring: what is shared by all prompts, and the last block, is far less."""
 TIE_NATS = 0.5
@@ -126,7 +127,9 @@ def l2(first: Answer, later: Sequence[Answer], *, expects_details: bool) -> Chec
     fresh = {answer.replica: answer for answer in reversed(others)}
     if not fresh:
         why = f"{first.replica} answered all {len(later) + 1} requests"
-        to_do = "is there one replica? Else strategyByHeader: true in the routes lets this command choose"
+        if any(answer.strategy == TURNS for answer in later):
+            return Check(name, UNTOLD, f"{why}, in turns", "is there another healthy replica?")
+        to_do = "strategyByHeader: true in the routers' routes lets this command have another replica's turn"
         return Check(name, UNTOLD, why, to_do)
     if not expects_details and all(answer.cached_tokens is None for answer in (first, *later)):
         return Check(name, UNTOLD, "no answer tells how many tokens were cached", DETAILS_TO_DO)

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from hypertier.errors import AnswerError
 from hypertier.verification import checks
 from hypertier.verification.answer import Answer
-from hypertier.verification.checks import FAILED, HIT_RATIO, PASSED, UNTOLD, Check
-from hypertier.verification.endpoint import MAX_TOKENS, Endpoint, Model
+from hypertier.verification.checks import FAILED, HIT_RATIO, PASSED, TURNS, UNTOLD, Check
+from hypertier.verification.endpoint import MAX_TOKENS, STRATEGY_HEADER, Endpoint, Model
 
 MAX_TRIES = 16
 """Requests until a replica answers that had answered before, and as many until another one does."""
+NUM_UNHEARD = 4
+"""Requests that wish for another replica of a router that does not hear it: by session one may yet come."""
 NUM_MISSES = 2  # of such a replica: no third one would tell more
 STORE_SECONDS = 5.0  # for an engine to write what it computed to L2, which follows the answer
 TEXT = (
@@ -131,8 +133,10 @@ class Verifier:
         for number in range(MAX_TRIES):
             if not asks_l2 or any(asked.answer.replica != first.replica for asked in self._asked):
                 break
-            elsewhere = {"x-hypertier-strategy": "roundrobin"}
-            self._ask("other", model, text, f"{session}-{number}", elsewhere)
+            elsewhere = {STRATEGY_HEADER: TURNS}
+            other = self._ask("other", model, text, f"{session}-{number}", elsewhere)
+            if other.strategy != TURNS and number + 1 == NUM_UNHEARD:
+                break
 
     def _is_counted(self) -> bool:
         """Whether engines tell how much was cached, so that asking again may tell more."""

@@ -42,6 +42,14 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
+VERIFICATION = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": {"name": "llama-verify"},
+    "spec": {"schedule": "*/5 * * * *"},
+}
+
+
 @pytest.fixture(scope="module")
 def review() -> Review:
     return review_of("reference", assembly_of({"a<b": TEMPLATE}), "us-west-2")
@@ -88,6 +96,17 @@ def test_the_picture_draws_what_is_there_and_nothing_else(review: Review) -> Non
     assert titles == {"Client", "Router", "vLLM, L1 in host memory", "HyperPod nodes"}
 
 
+def test_a_verification_is_drawn_with_how_often_it_comes() -> None:
+    manifest = {"Type": MANIFEST, "Properties": {"Manifest": json.dumps([VERIFICATION])}}
+    whole = {"Resources": TEMPLATE["Resources"] | {"Verification": manifest}}
+
+    picture = review_of("all", assembly_of({"all": whole}), "us-west-2").picture
+
+    assert "Verification" in picture
+    assert "cron */5 * * * *" in picture
+    assert "a prompt, twice" in picture
+
+
 def test_no_two_boxes_of_the_picture_lie_over_each_other() -> None:
     whole = {
         "Resources": TEMPLATE["Resources"]
@@ -100,7 +119,7 @@ def test_no_two_boxes_of_the_picture_lie_over_each_other() -> None:
             "Hook": {"Type": "AWS::Lambda::Function", "Properties": {"Handler": "replicas.handler.handler"}},
             "Exporter": {
                 "Type": MANIFEST,
-                "Properties": {"Manifest": json.dumps([workload("exporter")])},
+                "Properties": {"Manifest": json.dumps([workload("exporter"), VERIFICATION])},
             },
         }
     }
@@ -112,7 +131,7 @@ def test_no_two_boxes_of_the_picture_lie_over_each_other() -> None:
         for node in picture.iter(f"{SVG}rect")
         if node.get("class") == "b"
     ]
-    assert len(boxes) == 8
+    assert len(boxes) == 9
     for (x, y, width, height), (x2, y2, width2, height2) in itertools.combinations(boxes, 2):
         assert x + width <= x2 or x2 + width2 <= x or y + height <= y2 or y2 + height2 <= y
 

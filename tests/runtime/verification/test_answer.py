@@ -73,5 +73,12 @@ def test_what_is_shown_is_short_and_harms_no_terminal() -> None:
     assert told("") == "nothing"
 
 
+def test_an_error_that_is_too_deep_to_show_is_still_one() -> None:
+    for depth in (50, 300, 900, 980, 5000):
+        deep = b'data: {"error": ' + b"[" * depth + b"]" * depth + b"}\n"
+        with pytest.raises(AnswerError):
+            AnswerReader(lambda: 0.0).feed(deep)
+
+
 def test_a_bool_is_no_count() -> None:
     assert (count(True), count(0)) == (None, 0)

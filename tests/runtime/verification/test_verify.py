@@ -10,7 +10,15 @@ from fakes_endpoint import TOKENS, FakeEndpoint, fake_endpoint
 
 from hypertier.verification.checks import Check
 from hypertier.verification.endpoint import MAX_TOKENS, Endpoint
-from hypertier.verification.verify import MAX_TRIES, STORE_SECONDS, Report, Verifier, Wish, prompt
+from hypertier.verification.verify import (
+    MAX_TRIES,
+    NUM_UNHEARD,
+    STORE_SECONDS,
+    Report,
+    Verifier,
+    Wish,
+    prompt,
+)
 
 OTHER = (" the", " wrong", " tokens")
 WISH = Wish(prompt_tokens=200, timeout_seconds=30)
@@ -103,8 +111,16 @@ def test_an_endpoint_whose_cache_works_passes(state: FakeEndpoint, asked: Sequen
             "L2",
             "could not be told",
             2,
-            f"answered all {2 + MAX_TRIES} requests",
+            f"answered all {2 + NUM_UNHEARD} requests",
             id="always the same replica",
+        ),
+        pytest.param(
+            FakeEndpoint(replicas=("a",)),
+            "L2",
+            "could not be told",
+            2,
+            f"a answered all {2 + MAX_TRIES} requests, in turns",
+            id="one replica",
         ),
         pytest.param(
             FakeEndpoint(tells_replica=False), "L2", "could not be told", 2, "does not tell", id="no replica"
