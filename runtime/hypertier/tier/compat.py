@@ -24,6 +24,7 @@ from hypertier.tier import block_hashes
 from hypertier.tier.namespace import facts_digest
 
 OLDEST_VLLM = (0, 28)
+FIXED_SEED_SINCE = (0, 29)
 
 
 def version_of(text: str) -> tuple[int, int]:
@@ -44,6 +45,29 @@ def require_vllm() -> None:
     if (0, 0) < version < OLDEST_VLLM:
         raise ConfigError(
             "vllm", vllm.__version__, "0.28 or newer, the first that loads a tier by module_path"
+        )
+
+
+def require_common_hashes(engine_config: Any, environ: Mapping[str, str]) -> None:
+    """Refuse block hashes that no other engine computes, nor this one after a restart.
+
+    L2 would fill with what nobody finds. vLLM draws their seed at random before 0.29, and with the algorithms
+    of xxhash.
+
+    `engine_config` is a `VllmConfig`, None where it is not known.
+
+    Raises:
+        ConfigError: the seed is not fixed where it has to be.
+    """
+    cache = getattr(engine_config, "cache_config", None)
+    algorithm = str(getattr(cache, "prefix_caching_hash_algo", "sha256"))
+    is_old = (0, 0) < version_of(vllm.__version__) < FIXED_SEED_SINCE
+    if "PYTHONHASHSEED" not in environ and (is_old or algorithm.startswith("xxhash")):
+        raise ConfigError(
+            "PYTHONHASHSEED",
+            None,
+            f"a number, the same for all engines, such as 0: without it vLLM {vllm.__version__} with "
+            f"{algorithm} names blocks at random, and no engine finds what another has stored",
         )
 
 

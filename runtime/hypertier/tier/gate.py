@@ -16,6 +16,7 @@ FREE_RATIO = 0.02  # of computing, L2 may cost without saving anything
 REOPEN_RATIO = 0.8  # loading must be this much cheaper than computing before a closed gate opens
 FIRST_SAMPLE_SECONDS = 10.0
 LONGEST_SAMPLE_SECONDS = 300.0
+UNKNOWN_DEADLINES = 5  # that a load may take as long as it is not known what computing takes
 MEMORY_RATIO = 0.8  # what is left of an older observation's weight after each new one
 
 
@@ -103,10 +104,15 @@ class Gate:
 
     @property
     def patience(self) -> Patience | None:
-        """How long a load may take; None for as long as it likes, where nothing is judged or known."""
-        compute = self._compute.value
-        if self._mode != "auto" or compute is None or math.isinf(self._load_deadline):
+        """How long a load may take; None for as long as it likes, where nothing is judged.
+
+        Before it is known what computing takes, arrived chunks earn no more time: it soon will be.
+        """
+        if self._mode != "auto" or math.isinf(self._load_deadline):
             return None
+        compute = self._compute.value
+        if compute is None:
+            return Patience(UNKNOWN_DEADLINES * self._load_deadline, 0.0)
         return Patience(self._load_deadline, compute)
 
     @property

@@ -79,6 +79,7 @@ class HypertierTier(SecondaryTierManager):
         self._spec = offloading_spec
         self._tags: dict[str, bytes] = {}
         under_way = listen(self)
+        compat.require_common_hashes(under_way.engine_config if under_way else None, os.environ)
         if under_way is None:
             logger.warning(
                 "hypertier: vLLM's own connector tells nothing of flags that change the model's "

@@ -158,12 +158,12 @@ def test_an_average_lies_between_the_best_and_the_worst(samples: list[tuple[int,
     assert min(costs) * 0.999 <= average.value <= max(costs) * 1.001
 
 
-def test_loads_are_bounded_once_it_is_known_what_computing_takes() -> None:
+def test_loads_are_bounded_by_what_computing_takes_and_before_that_is_known_by_a_few_deadlines() -> None:
     bounded = Gate(clock=FakeClock(), load_deadline_seconds=0.2)
     before = bounded.patience
     bounded.observe_compute(10, 1.0)
 
-    assert (before, bounded.patience) == (None, Patience(0.2, 0.1))
+    assert (before, bounded.patience) == (Patience(1.0, 0.0), Patience(0.2, 0.1))
 
 
 def test_a_gate_that_is_held_open_bounds_nothing() -> None:

@@ -35,6 +35,7 @@ def interface(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch, interface: dict[str, Any]) -> ModuleType:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
     return install(monkeypatch, interface)
 
 
@@ -297,6 +298,37 @@ def test_terms_for_tenants_are_refused_under_vllms_own_connector(
         ConfigError, match=r"secondary_tiers.tenants is \['acme'\]; expected kv_connector_module"
     ):
         build_tier(module, interface, valkey.url, tmp_path, l1, tenants={"acme": {"ttl_seconds": 60}})
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"])
+def test_block_hashes_that_no_other_engine_computes_are_refused(
+    module: ModuleType,
+    interface: dict[str, Any],
+    valkey: RealValkey,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    algorithm: str,
+) -> None:
+    from hypertier.tier.connector import OffloadingConnector
+
+    config = engine_config()
+    config.cache_config.prefix_caching_hash_algo = algorithm
+    monkeypatch.delenv("PYTHONHASHSEED")
+
+    def build() -> Any:
+        l1 = memoryview(bytearray(4 * CHUNK))
+        connector: Any = OffloadingConnector(
+            config, lambda: build_tier(module, interface, valkey.url, tmp_path, l1)
+        )
+        connector.built.shutdown()
+
+    if interface["version"].startswith("0.28.") or algorithm.startswith("xxhash"):
+        with pytest.raises(ConfigError, match="PYTHONHASHSEED is not set; expected a number"):
+            build()
+    else:
+        build()
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    build()
 
 
 @pytest.mark.parametrize("version", ["0.27.1", "0.20.0"])
