@@ -13,6 +13,15 @@ ONE_ROUTER = "one router here has nobody to tell"
 NO_SECRET = "no Secret is mounted here; this machine alone may connect"
 SMALL_MACHINE = "two engines share a small machine's memory"
 
+# Of AWS's sample manifests, for their own containers: vLLM reads none of them. (Read 2026-12-02.)
+# https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-deploy-ftm.html
+_OF_SAMPLES = """
+DJL_OFFLINE HF_MODEL_ID MODEL_CACHE_ROOT MODEL_SERVER_TYPE NUM_SHARD OPTION_ENABLE_REASONING
+OPTION_REASONING_PARSER OPTION_ROLLING_BATCH OPTION_TRUST_REMOTE_CODE SAGEMAKER_CONTAINER_LOG_LEVEL
+SAGEMAKER_ENV SAGEMAKER_MODEL_SERVER_TIMEOUT SAGEMAKER_MODEL_SERVER_WORKERS SAGEMAKER_PROGRAM
+SAGEMAKER_SUBMIT_DIRECTORY SERVING_CHUNKED_READ_TIMEOUT SESSION_KEY VLLM_REQUEST_TIMEOUT
+"""
+
 TIERS = "--kv-transfer-config.kv_connector_extra_config"
 ENGINE = Overlay(
     options=(
@@ -154,6 +163,7 @@ ENGINE = Overlay(
             "HOME",
         }
         | {"HF_HOME", "VLLM_CACHE_ROOT", "XDG_CACHE_HOME", "TMPDIR"}
+        | set(_OF_SAMPLES.split())
     ),
 )
 

@@ -77,18 +77,9 @@ def rules_without(rules: Iterable[Rule], names: Sequence[str]) -> tuple[Rule, ..
 
 
 def lay_over_options(
-    overlay: Overlay, options: Sequence[Option], place: Place, container: str
+    overlay: Overlay, options: Sequence[Option], place: Place
 ) -> tuple[tuple[Option, ...], list[Difference]]:
-    """Apply the rules to a container's options, in their order; what is added comes last.
-
-    Raises:
-        ConfigError: an option that no rule and no list knows.
-    """
-    rules = {rule.setting: rule for rule in overlay.options if "." not in rule.setting}
-    known = overlay.kept_options | rules.keys()
-    for option in options:
-        if option.name not in known:
-            raise not_understood(f"{container}: {option.name}", option.text or "given", option.name)
+    """Apply the rules to a container's options, in their order; what is added comes last."""
     result = list(options)
     differences: list[Difference] = []
     for rule in overlay.options:
@@ -117,21 +108,9 @@ def lay_over_options(
 
 
 def lay_over_env(
-    overlay: Overlay, env: Mapping[str, str | None], place: Place, container: str
+    overlay: Overlay, env: Mapping[str, str | None], place: Place
 ) -> tuple[dict[str, str], list[Difference]]:
-    """Apply the rules to a container's environment; a value of None comes from the cluster and needs a rule.
-
-    Raises:
-        ConfigError: a variable that no rule and no list knows, or one that only the cluster can fill.
-    """
-    rules = {rule.setting: rule for rule in overlay.env}
-    known = overlay.kept_env | rules.keys()
-    for name, value in env.items():
-        if name not in known:
-            got = "from the cluster" if value is None else SECRET  # it may be one
-            raise not_understood(f"{container}: env {name}", got, name)
-        if value is None and name not in rules:
-            raise not_understood(f"{container}: env {name}", "from the cluster", name)
+    """Apply the rules to a container's environment; a value of None comes from the cluster."""
     result = {name: value for name, value in env.items() if value is not None}
     differences: list[Difference] = []
     for rule in overlay.env:
@@ -157,11 +136,29 @@ def note(differences: list[Difference], rule: Rule, rendered: str | None, here: 
     differences.append(Difference(rule.setting, rendered, here, rule.why))
 
 
-def not_understood(setting: str, got: str | None, name: str) -> ConfigError:
-    """The error for what stands in no list."""
-    return ConfigError(
-        setting,
+def check_understood(
+    overlay: Overlay, options: Sequence[Option], env: Mapping[str, str | None], container: str
+) -> None:
+    """Refuse what stands in no rule and no list, or what only the cluster can fill, all of it at once.
+
+    Raises:
+        ConfigError: names the first with its value, and what leaves all of them out.
+    """
+    rules = {rule.setting for rule in (*overlay.options, *overlay.env)}
+    found = {
+        option.name: (option.name, option.text or "given")
+        for option in options
+        if option.name not in overlay.kept_options | rules
+    }
+    for name, value in env.items():
+        if name not in rules and (value is None or name not in overlay.kept_env):
+            found[name] = (f"env {name}", "from the cluster" if value is None else SECRET)  # it may be one
+    if not found:
+        return
+    setting, got = next(iter(found.values()))
+    raise ConfigError(
+        f"{container}: {setting}",
         got,
-        "nothing, or a setting that the lab knows how to carry over to this machine "
-        f"(docs/lab.md): leave it out with --without {name}",
+        "nothing, or a setting that the lab knows how to carry over to this machine (docs/lab.md): leave out "
+        f"what it does not know with {' '.join(f'--without {name}' for name in found)}",
     )

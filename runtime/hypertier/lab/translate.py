@@ -16,7 +16,7 @@ from hypertier.lab.arguments import Option, format_options, parse_engine_options
 from hypertier.lab.differences import Difference
 from hypertier.lab.overlay import ENGINE, ROUTER
 from hypertier.lab.process_spec import ProcessSpec
-from hypertier.lab.rules import Overlay, Place, lay_over_env, lay_over_options
+from hypertier.lab.rules import Overlay, Place, check_understood, lay_over_env, lay_over_options
 from hypertier.tier.preflight import NIXL, OFFLOADING, connector_in, option, transfer_config
 
 WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "CronJob")
@@ -145,9 +145,10 @@ def engine_process(
     positional, options = parse_engine_options(engine.arguments)
     options, model = without_model(options, positional)
     first = Difference("MODEL", model, place.model_directory, "a small Llama made on the spot")
-    env, env_differences = laid_env(overlay, engine, place)
     options, moved = without_nixl(options, engine.transfer)
-    options, differences = lay_over_options(overlay, expand(options, env), place, engine.name)
+    check_understood(overlay, options, engine.env, engine.name)
+    env, env_differences = laid_env(overlay, engine, place)
+    options, differences = lay_over_options(overlay, expand(options, env), place)
     differences = [*moved, *differences]
     argv = (*python, "serve", place.model_directory, *format_options(options))
     spec = ProcessSpec(name, argv, f"http://127.0.0.1:{place.port}/health", {**base_env, **env})
@@ -165,9 +166,10 @@ def router_process(
     positional, options = parse_options(router.arguments)
     if positional:
         raise ConfigError(f"{router.name}: args", " ".join(positional), "options alone")
+    check_understood(overlay, options, router.env, router.name)
     env, env_differences = laid_env(overlay, router, place)
     expanded = expand(options, env)
-    options, differences = lay_over_options(overlay, expanded, place, router.name)
+    options, differences = lay_over_options(overlay, expanded, place)
     replicas = tuple(Option("--replica", (url,)) for url in place.replica_urls)
     why = "there is no Kubernetes here; the replicas are named"
     differences += [Difference("--replica", None, url, why) for url in place.replica_urls]
@@ -204,7 +206,7 @@ def without_nixl(
 
 def laid_env(overlay: Overlay, container: Container, place: Place) -> tuple[dict[str, str], list[Difference]]:
     """The container's environment here, references to other variables filled in."""
-    env, differences = lay_over_env(overlay, container.env, place, container.name)
+    env, differences = lay_over_env(overlay, container.env, place)
     return {name: expand_text(value, env) for name, value in env.items()}, differences
 
 

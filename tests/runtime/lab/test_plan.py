@@ -93,7 +93,7 @@ def test_without_l2_there_is_no_valkey_and_no_password() -> None:
             "--mine is 'given'; expected nothing, or a setting that the lab knows",
             id="unknown",
         ),
-        pytest.param(("--mine",), "leave it out with --without STRANGE", id="the error says how to go on"),
+        pytest.param(("--mine",), "does not know with --without STRANGE", id="the error says how to go on"),
         pytest.param(
             ("--mine", "STRANGE", "--no-such"),
             "--without is '--no-such'; expected",

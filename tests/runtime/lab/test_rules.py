@@ -26,9 +26,9 @@ SOME_RULES = Overlay(
     st.lists(st.sampled_from([Option("--port", ("80",)), Option("--gpus", ("8",)), Option("--seed", ("1",))]))
 )
 def test_laying_over_twice_changes_nothing_more(options: list[Option]) -> None:
-    once, _ = lay_over_options(SOME_RULES, options, PLACE, "c")
+    once, _ = lay_over_options(SOME_RULES, options, PLACE)
 
-    twice, differences = lay_over_options(SOME_RULES, once, PLACE, "c")
+    twice, differences = lay_over_options(SOME_RULES, once, PLACE)
 
     assert (twice, differences) == (once, [])
 
@@ -36,7 +36,7 @@ def test_laying_over_twice_changes_nothing_more(options: list[Option]) -> None:
 def test_every_difference_is_told() -> None:
     given_options = [Option("--gpus", ("8",)), Option("--port", ("80",)), Option("--seed", ("1",))]
 
-    options, differences = lay_over_options(SOME_RULES, given_options, PLACE, "c")
+    options, differences = lay_over_options(SOME_RULES, given_options, PLACE)
 
     assert options == (Option("--port", ("1234",)), Option("--seed", ("1",)), Option("--eager"))
     assert differences == [
@@ -51,7 +51,7 @@ def test_what_is_to_be_left_out_goes_whatever_the_rules_say(name: str) -> None:
     given_options = [Option("--port", ("80",)), Option("--seed", ("1",)), Option("--strange", ("2",))]
     without = SOME_RULES.without({"--strange", name})
 
-    options, differences = lay_over_options(without, given_options, PLACE, "c")
+    options, differences = lay_over_options(without, given_options, PLACE)
 
     assert {"--strange", name} & {option.name for option in options} == set()
     left_out = {each.setting for each in differences if each.why == "left out by --without"}
@@ -61,7 +61,7 @@ def test_what_is_to_be_left_out_goes_whatever_the_rules_say(name: str) -> None:
 def test_a_variable_can_be_left_out_too() -> None:
     without = SOME_RULES.without(["STRANGE"])
 
-    assert lay_over_env(without, {"STRANGE": None}, PLACE, "c") == (
+    assert lay_over_env(without, {"STRANGE": None}, PLACE) == (
         {},
         [Difference("STRANGE", "from the cluster", None, "left out by --without")],
     )

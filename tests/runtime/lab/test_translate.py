@@ -8,6 +8,7 @@ import pytest
 from fakes_rendered import ENGINE_ARGS, ENGINE_ENV, ROUTER_ARGS, rendered, workload
 
 from hypertier.errors import ConfigError
+from hypertier.lab.overlay import ENGINE
 from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.rules import Place
 from hypertier.lab.translate import (
@@ -173,6 +174,28 @@ def test_what_is_not_understood_is_refused_by_name(objects: list[dict[str, Any]]
 
     with pytest.raises(ConfigError, match=re.escape(names)):
         translate_both(endpoint)
+
+
+def test_all_that_is_not_understood_is_named_at_once_with_what_leaves_it_out() -> None:
+    strange = [*ENGINE_ENV, {"name": "STRANGE", "value": "1"}, {"name": "ODD", "valueFrom": {}}]
+    endpoint = read_endpoint(rendered([*ENGINE_ARGS, "--lora-modules", "a=b"], engine_env=strange))
+    names = ["--lora-modules", "STRANGE", "ODD"]
+
+    with pytest.raises(ConfigError) as error:
+        translate_both(endpoint)
+    engine_process(endpoint.engine, PLACE, "engine-0", PYTHON, {}, ENGINE.without(names))
+
+    assert str(error.value).endswith(" ".join(f"--without {name}" for name in names))
+
+
+def test_variables_of_aws_s_samples_need_no_leaving_out() -> None:
+    samples = [
+        {"name": name, "value": "1"} for name in ("OPTION_ROLLING_BATCH", "SAGEMAKER_ENV", "SESSION_KEY")
+    ]
+
+    spec = engine(rendered(engine_env=[*ENGINE_ENV, *samples]))
+
+    assert spec.env["SESSION_KEY"] == "1"
 
 
 def test_a_container_that_is_neither_engine_nor_router_is_refused() -> None:
