@@ -1,6 +1,7 @@
 """The router's own code against other routers' policies, over many worlds: `make bench NAME=routing`.
 
-    python benchmarks/routing/run.py [--seeds 11] [--quick] [--save FILE] [--peers FILE]
+    python benchmarks/routing/run.py [--seeds 11] [--quick] [--only TEXT] [--requests 1500] [--save FILE]
+        [--peers FILE]
 
 Below 1 is better: 0.9 is a tenth less time to the first token. The last line is one JSON object:
 `p90_geomean_vs_best_peer` and `p50_geomean_vs_best_peer` compare geometric means over all cells with those of
@@ -25,7 +26,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from cells import RECORDED, TRACE_VARIABLE, Cell, measure, traffic
+from cells import RECORDED, REQUESTS_PER_COPY, TRACE_VARIABLE, Cell, measure, traffic
 from peers import ALL, HYPERTIER, OURS, Build
 
 from hypertier.simulation.report import Summary
@@ -129,14 +130,28 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[11])
-    parser.add_argument("--quick", action="store_true", help="two of the thirteen variations")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--quick", action="store_true", help="two of the thirteen variations")
+    which.add_argument("--only", default="", metavar="TEXT", help="the cells whose label has TEXT in it")
+    parser.add_argument(
+        "--requests",
+        type=int,
+        default=REQUESTS_PER_COPY,
+        help="of each of the users side by side, four where there are 32 replicas or more",
+    )
     parser.add_argument("--save", type=Path, help="write every number to this JSON file")
     parser.add_argument("--peers", type=Path, help="take the peers' numbers from the file of an earlier run")
     options = parser.parse_args()
 
     policies = OURS if options.peers else {**OURS, **ALL}
     known = load(options.peers) if options.peers else {}
-    wanted = cells(QUICK if options.quick else VARIATIONS)
+    wanted = [
+        replace(cell, num_requests=options.requests)
+        for cell in cells(QUICK if options.quick else VARIATIONS)
+        if options.only in cell.label
+    ]
+    if not wanted:
+        parser.error(f"--only {options.only!r}: no cell's label has that in it, as 'agent: num_replicas=64'")
     jobs = [(cell, seed, policies) for cell in wanted for seed in options.seeds]
     cut_jobs = [
         (replace(cell, cut=True), seed, {HYPERTIER: OURS[HYPERTIER]})
