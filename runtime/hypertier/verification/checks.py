@@ -20,8 +20,8 @@ TIE_NATS = 0.5
 """Log probabilities this near may change places by rounding: a prompt that is computed in one piece and one
 of which only the end is computed are summed up in another order."""
 DETAILS_TO_DO = (
-    "put --enable-prompt-tokens-details into spec.worker.args; if it is there, nothing was cached, since some "
-    "versions of vLLM leave out a count of zero: --expect-details takes it so"
+    "put --enable-prompt-tokens-details into spec.worker.args; if it is there, nothing was cached, since "
+    "some versions of vLLM leave out a count of zero: --expect-details takes it so"
 )
 EXPLAIN_TO_DO = "routing.explainOnRequest: true in the deployment file has the router tell"
 
