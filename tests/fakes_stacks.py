@@ -34,10 +34,11 @@ def on_what_exists(deployment: Deployment, *, eks: str | None) -> Deployment:
     return replace(deployment, cluster=replace(deployment.cluster, attributes=told))
 
 
-def synthesized(deployment: Deployment) -> Path:
-    """The folder with the templates of a deployment."""
+def synthesized(*deployments: Deployment) -> Path:
+    """The folder with the templates of a deployment, or of several in one app."""
     app = new_app({**FLAGS, "aws:cdk:enable-path-metadata": True})
-    add_stacks(app, deployment)
+    for deployment in deployments:
+        add_stacks(app, deployment)
     return Path(app.synth().directory)
 
 

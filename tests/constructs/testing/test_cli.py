@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,10 +16,12 @@ from fakes_moto import ACCOUNT, REGION
 from fakes_nodes import node
 from fakes_stacks import EXAMPLES, synthesized
 
-from hypertier.spec.deployment import load_deployment
+from hypertier.planning.made import makes_hyperpod, stack_names
+from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier_cdk.testing import CloudFormationServer
 
 ROOT = Path(__file__).parents[3]
+HYPERPOD = "AWS::SageMaker::Cluster"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
 
 pytestmark = pytest.mark.cli
@@ -52,25 +55,20 @@ class Cli:
         return ran.stdout + ran.stderr
 
 
-def assembly_of(file: Path) -> Path:
+def deployable(file: Path) -> Deployment:
+    """An example in the emulated account's Region, with images that exist: building them needs Docker."""
     deployment = load_deployment(file)
-    # Images that exist: building them needs Docker.
     images = replace(deployment.images, engine=f"{REGISTRY}/engine:1", router=f"{REGISTRY}/router:1")
-    # The emulated account is one Region's.
-    return synthesized(replace(deployment, images=images, region=REGION))
-
-
-@pytest.fixture(params=EXAMPLES, ids=lambda file: file.parent.name)
-def example(request: pytest.FixtureRequest) -> Path:
-    file: Path = request.param
-    return file
+    return replace(deployment, images=images, region=REGION)
 
 
 @pytest.fixture
-def cli(world: Any, example: Path) -> Iterator[Cli]:
-    groups = load_deployment(example).instance_groups
-    world.fake.nodes = [node(f"hyperpod-i-{group.name}", group.name) for group in groups]
-    assembly = assembly_of(example)
+def cli(world: Any) -> Iterator[Cli]:
+    """All examples in one app: the CLI takes seconds to start, and as many to bring each app's assets."""
+    deployments = [deployable(file) for file in EXAMPLES]
+    groups = {group.name for deployment in deployments for group in deployment.instance_groups}
+    world.fake.nodes = [node(f"hyperpod-i-{name}", name) for name in sorted(groups)]
+    assembly = synthesized(*deployments)
     with CloudFormationServer(world.emulator, read_object) as server:
         environment = os.environ | {
             "AWS_ENDPOINT_URL_CLOUDFORMATION": server.url,
@@ -79,16 +77,18 @@ def cli(world: Any, example: Path) -> Iterator[Cli]:
         yield Cli(environment, assembly)
 
 
-def test_bootstrap_deploy_and_destroy(cli: Cli, world: Any, example: Path) -> None:
-    deployment = load_deployment(example)
+def test_bootstrap_deploy_and_destroy(cli: Cli, world: Any) -> None:
+    deployments = [load_deployment(file) for file in EXAMPLES]
+    stacks = {name for deployment in deployments for name in stack_names(deployment)}
+
     cli.run("bootstrap", f"aws://{ACCOUNT}/{REGION}")
     deployed = cli.run("deploy", "--all", "--require-approval", "never")
+    made = {resource.stack for resource, _ in world.emulator.all_resources()} - {"CDKToolkit"}
     again = cli.run("deploy", "--all", "--require-approval", "never")
-    num_clusters = len(world.emulator.resources("AWS::SageMaker::Cluster"))
+    clusters = [found.properties["ClusterName"] for found, _ in world.emulator.resources(HYPERPOD)]
     cli.run("destroy", "--all", "--force")
 
-    assert f"{deployment.name}-operations" in deployed
-    assert "no changes" in again
-    assert num_clusters == (0 if deployment.cluster.existing else 1)
-    left = {resource.stack for resource, _ in world.emulator.all_resources()}
-    assert left == {"CDKToolkit"}
+    assert set(re.findall(r"✅  ([a-z-]+)$", deployed, re.MULTILINE)) == stacks == made
+    assert set(re.findall(r"✅  ([a-z-]+) \(no changes\)", again)) == stacks
+    assert sorted(clusters) == sorted(found.name for found in deployments if makes_hyperpod(found))
+    assert {resource.stack for resource, _ in world.emulator.all_resources()} == {"CDKToolkit"}
