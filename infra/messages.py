@@ -13,7 +13,7 @@ from hypertier.catalog.prices import PRICES, load_prices
 from hypertier.errors import HypertierError, ManifestError
 from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
 from hypertier.spec.deployment import Deployment
-from hypertier.spec.lint import refuse_errors
+from hypertier.spec.refuse import refuse_errors
 from hypertier.spec.report import as_line
 from hypertier.spec.roles import roles_of
 from hypertier_cdk.charts.exporter import is_exported

@@ -14,8 +14,8 @@ import yaml
 
 from hypertier.errors import ConfigError, MissingPackageError
 from hypertier.spec.deployment import Deployment, load_deployment
-from hypertier.spec.lint import refuse_errors
 from hypertier.spec.located import located
+from hypertier.spec.refuse import refuse_errors
 from hypertier.spec.report import as_line
 
 RENDERER_GROUP = "hypertier.renderer"

@@ -149,6 +149,7 @@ def as_text(plan: DeploymentPlan) -> str:
 
 def _endpoint_lines(plan: EndpointPlan) -> list[str]:
     engine, capacity = plan.engine, plan.capacity
+    is_known = engine.model is not None
     model = engine.model.name if engine.model else "a model of unknown shape (--model-config FILE reads it)"
     per_token = f"{engine.kv_bytes_per_token:,} B" if engine.kv_bytes_per_token else "unknown"
     start = plan.cold_start
@@ -161,8 +162,12 @@ def _endpoint_lines(plan: EndpointPlan) -> list[str]:
         f"/dev/shm {_gib(engine.shm_bytes)}",
         f"  KV a token        {per_token}",
         f"  GPUs hold         {_tokens(capacity.gpu_tokens)} ({_gib(capacity.gpu_bytes)} a replica, beside "
-        f"{_gib(capacity.weights_bytes)} of weights)",
-        f"  L1 holds          {_tokens(capacity.l1_tokens)} ({_gib(capacity.l1_bytes)} a replica)",
+        f"{_gib(capacity.weights_bytes)} of weights)"
+        if is_known
+        else f"  GPUs hold         unknown; weights of {_gib(capacity.weights_bytes)} are assumed",
+        f"  L1 holds          {_tokens(capacity.l1_tokens)} ({_gib(capacity.l1_bytes)} a replica)"
+        if capacity.l1_bytes
+        else "  L1                off",
         f"  L2 holds          {_tokens(capacity.l2_tokens)} ({_gib(capacity.l2_bytes)} for all)"
         if capacity.l2_bytes
         else "  L2                off",

@@ -17,7 +17,7 @@ from hypertier.spec import codec, structure
 from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.cache_tiers import CacheTiers, check_tenants_of
 from hypertier.spec.cluster import Cluster, check_region, check_subnet, check_zone
-from hypertier.spec.endpoint import InferenceEndpointConfig
+from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
 from hypertier.spec.instance_group import (
     InstanceGroup,
     check_open,
@@ -247,20 +247,36 @@ def load_deployment(path: Path | str) -> Deployment:
         ConfigError: a setting that cannot work, or a key that does not exist.
     """
     file = Path(path)
-    document = _single_document(file)
-    if document.get("kind") != KIND or document.get("apiVersion") != API_VERSION:
-        got = f"{document.get('apiVersion')} {document.get('kind')}"
-        raise ConfigError(f"{file}: apiVersion and kind", got, f"{API_VERSION} {KIND}")
+    document = single_document(file)
+    check_kind(file, document)
     _refuse_unknown_keys(document)
     written = codec.decode_or_raise(DeploymentFile, document)
     if written.instance_groups is not None:
         groups = tuple(group.found_from(file.parent) for group in written.instance_groups)
         written = replace(written, instance_groups=groups)
     endpoints = tuple(
-        InferenceEndpointConfig.from_manifest(_single_document(file.parent / name))
+        InferenceEndpointConfig.from_manifest(single_document(file.parent / name))
         for name in written.endpoints
     )
     return deployment_of(written, endpoints)
+
+
+def check_kind(file: Path, document: Mapping[str, Any]) -> None:
+    """Refuse what is no deployment file; of an endpoint's manifest say what to do with it.
+
+    Raises:
+        ConfigError: it is of another kind, or of another version.
+    """
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if str(version).startswith(f"{API_GROUP}/"):
+        raise ConfigError(
+            f"{file}: kind",
+            kind,
+            f"a deployment file of kind {KIND} that names this manifest: endpoints: [{file.name}] "
+            "(docs/deployment-file.md)",
+        )
+    if kind != KIND or version != API_VERSION:
+        raise ConfigError(f"{file}: apiVersion and kind", f"{version} {kind}", f"{API_VERSION} {KIND}")
 
 
 def deployment_of(file: DeploymentFile, endpoints: tuple[InferenceEndpointConfig, ...]) -> Deployment:
@@ -273,7 +289,12 @@ def deployment_of(file: DeploymentFile, endpoints: tuple[InferenceEndpointConfig
     return Deployment(endpoints=endpoints, **chosen)
 
 
-def _single_document(file: Path) -> Mapping[str, Any]:
+def single_document(file: Path) -> Mapping[str, Any]:
+    """The one mapping in a file.
+
+    Raises:
+        ManifestError: the file can't be read, or holds something else.
+    """
     written = read_documents(read_text(str(file)).removeprefix("\ufeff"), str(file))
     documents = [found for document in written for found in objects(document)]
     if len(documents) != 1 or not isinstance(documents[0].data, dict):

@@ -346,23 +346,6 @@ def _why_no_endpoint(read: _File) -> str | None:
     return None if kinds == [MODELS[0]] else f"holds no {MODELS[0]}, the one kind that a deployment serves"
 
 
-def refuse_errors(name: str) -> tuple[Finding, ...]:
-    """Check a deployment file and its manifests as `hypertier lint` does; return the warnings.
-
-    Raises:
-        ManifestError: the first error, with its file, line and column, and how many more there are.
-    """
-    findings = lint_files([name]).findings
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if errors:
-        first, others = errors[0], len(errors) - 1
-        more = f" (and {others} more; hypertier lint {name} lists them)" if others else ""
-        raise ManifestError(
-            first.file, first.line or None, f"{first.message} [{first.rule}]{more}", first.column
-        )
-    return findings
-
-
 def _findings(read: _File, language: Language) -> list[Finding]:
     found = list(read.findings)
     for index, subject in read.subjects:

@@ -54,6 +54,36 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "head_dim": 128,
         "tie_word_embeddings": False,
     },
+    "mistral-7b-instruct-v0.3": {
+        "vocab_size": 32768,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    },
+    **{
+        name: {
+            "vocab_size": vocabulary,
+            "hidden_size": hidden,
+            "intermediate_size": between,
+            "num_hidden_layers": layers,
+            "num_attention_heads": hidden // 128,
+            "num_key_value_heads": kv_heads,
+            "tie_word_embeddings": False,
+        }
+        for name, vocabulary, hidden, between, layers, kv_heads in (
+            ("qwen2-7b", 152064, 3584, 18944, 28, 4),
+            ("qwen2.5-7b", 152064, 3584, 18944, 28, 4),
+            ("qwen2.5-14b", 152064, 5120, 13824, 48, 8),
+            ("qwen2.5-32b", 152064, 5120, 27648, 64, 8),
+            ("qwen2.5-72b", 152064, 8192, 29568, 80, 8),
+            ("r1-distill-qwen-1.5b", 151936, 1536, 8960, 28, 2),
+            ("r1-distill-qwen-7b", 152064, 3584, 18944, 28, 4),
+            ("r1-distill-qwen-14b", 152064, 5120, 13824, 48, 8),
+            ("r1-distill-qwen-32b", 152064, 5120, 27648, 64, 8),
+        )
+    },
     "qwen3-235b-a22b": {
         "vocab_size": 151936,
         "hidden_size": 4096,

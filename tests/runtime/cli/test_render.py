@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from hypertier.cli import lint
+from hypertier.cli import lint, plan
 from hypertier.cli.render import (
     HEADER,
     command,
@@ -72,6 +72,22 @@ def test_lint_and_render_name_the_same_place(right: str, wrong: str, tmp_path: P
     place, _, said = linted.output.splitlines()[0].partition(": error: ")
     assert linted.exit_code == 1
     assert str(rendered.exception).startswith(f"{place}: {said}")
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["clean", "with-errors"])
+def test_of_an_endpoint_s_manifest_is_said_what_to_do_with_it(broken: bool, tmp_path: Path) -> None:
+    text = (REFERENCE.parent / "llama-70b.yaml").read_text(encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(
+        text.replace("replicas: 7", "replicas: -7" if broken else "replicas: 7")
+    )
+
+    for used in (command, plan.command):
+        options = ["-o", str(tmp_path / "rendered")] if used is command else []
+        result = CliRunner().invoke(used, [str(tmp_path / "mine.yaml"), *options])
+
+        assert isinstance(result.exception, ConfigError)
+        assert "kind is 'InferenceEndpointConfig'; expected a deployment file" in str(result.exception)
+        assert "endpoints: [mine.yaml]" in str(result.exception)
 
 
 def test_rendering_again_changes_no_byte(tmp_path: Path) -> None:

@@ -282,7 +282,9 @@ def test_a_model_of_unknown_shape_is_planned_without_token_counts() -> None:
 
     assert only(plan).capacity.gpu_tokens is None
     assert only(plan).break_even == ()
-    assert "unknown shape" in report.as_text(plan)
+    text = report.as_text(plan)
+    assert "a model of unknown shape (--model-config FILE reads it)" in text
+    assert "GPUs hold         unknown; weights of 130.4 GiB are assumed" in text
 
 
 def test_of_a_store_that_exists_the_size_and_bandwidth_are_what_the_file_says() -> None:
