@@ -9,7 +9,7 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier.spec.cache_tiers import L2
-from hypertier.spec.deployment import Deployment
+from hypertier.spec.deployment import Deployment, refuse_hook
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -44,13 +44,9 @@ class ServingStack(cdk.Stack):
     ) -> None:
         super().__init__(scope, construct_id, description=f"{deployment.name}: endpoints", **options)
         selfhosted = deployment.serving == "selfhosted"
-        grows = deployment.scaling.max > deployment.scaling.min
-        if grows and not selfhosted:
-            raise ConfigError(
-                "scaling.max",
-                deployment.scaling.max,
-                f"{deployment.scaling.min}, which is scaling.min: with serving: operator endpoints scale by "
-                "the autoScalingSpec of its manifest",
+        if not selfhosted:
+            refuse_hook(
+                deployment, "with serving: operator endpoints scale by the autoScalingSpec of its manifest"
             )
         # The operator can't hand a password on: there an L2 of one's own stands in the manifest.
         uses_store = [
@@ -75,7 +71,7 @@ class ServingStack(cdk.Stack):
         self.scalings = {
             endpoint.config.name: self._scaling(endpoint, deployment, cluster)
             for endpoint in self.endpoints
-            if grows
+            if deployment.scaling.is_stepped
         }
 
     def _shared_store(self, l2: L2, network: Network) -> CacheStore | AdoptedCacheStore:
@@ -101,7 +97,8 @@ class ServingStack(cdk.Stack):
             raise ConfigError(
                 f"{endpoint.config.name}: spec.metrics.enabled",
                 False,
-                f"true, or scaling.max {deployment.scaling.min}: scaling goes by the endpoint's metrics",
+                f"true, or scaling.max {deployment.scaling.min} and no schedules: scaling goes by the "
+                "endpoint's metrics",
             )
         scaling = CacheUtilizationScaling(
             self,
@@ -112,6 +109,7 @@ class ServingStack(cdk.Stack):
             deployment=endpoint.deployment_name,
             min_replicas=deployment.scaling.min,
             max_replicas=deployment.scaling.max,
+            schedules=deployment.scaling.schedules,
         )
         scaling.permissions.node.add_dependency(endpoint.workloads)
         return scaling

@@ -27,6 +27,7 @@ _MODULES = {
     "Network": "hypertier_cdk.network",
     "Observability": "hypertier_cdk.observability",
     "PatchSchedule": "hypertier.spec.instance_group",
+    "ScalingSchedule": "hypertier.spec.schedules",
     "Taint": "hypertier.spec.instance_group",
     "TieredStorage": "hypertier_cdk.tiered_storage",
     "Volume": "hypertier.spec.instance_group",

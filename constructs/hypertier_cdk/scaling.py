@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cw
 from aws_cdk import aws_ec2 as ec2
@@ -13,6 +16,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from hypertier.errors import ConfigError
+from hypertier.spec.schedules import ScalingSchedule, check_schedules
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.assets import package_asset
 from hypertier_cdk.cluster_base import ClusterBase
@@ -20,6 +24,7 @@ from hypertier_cdk.metrics import MINUTE, endpoint_metric
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
 from hypertier_cdk.plain import resource
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies
+from hypertier_cdk.schedules import BoundsSchedules
 from hypertier_cdk.security_groups import carry_group_of
 
 METRICS = ("KvCacheUsageRatio", "L1UsageRatio")
@@ -32,8 +37,9 @@ class CacheUtilizationScaling(Construct):
 
     `metric` is one of the exporter's ratios. High for `high_minutes` on end means one replica more, low for
     `low_minutes` one less, never outside `min_replicas` to `max_replicas`, and never two steps within
-    `cooldown`. The function may read and patch this one Deployment and nothing else. A step that fails three
-    times lands in `failures`; `EndpointAlarms` rings for it.
+    `cooldown`. `schedules` set other bounds, each until the next one. The function may read and patch this
+    one Deployment and nothing else. A step that fails three times lands in `failures`; `EndpointAlarms` rings
+    for it.
     """
 
     @checked
@@ -54,10 +60,12 @@ class CacheUtilizationScaling(Construct):
         high_minutes: int = 3,
         low_minutes: int = 30,
         cooldown: cdk.Duration | None = None,
+        schedules: Sequence[ScalingSchedule] = (),
         dry_run: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         _check(min_replicas, max_replicas, metric, high, low)
+        check_schedules(schedules, min_replicas, max_replicas)
         self.high, self.low = high, low
         stack = cdk.Stack.of(self)
         cooldown = cooldown or cdk.Duration.minutes(10)
@@ -113,6 +121,7 @@ class CacheUtilizationScaling(Construct):
                 "HIGH_ALARM": names["high"],
                 "LOW_ALARM": names["low"],
                 "DRY_RUN": "true" if dry_run else "false",
+                **_bounds(schedules, min_replicas, max_replicas),
             },
             on_failure=destinations.SqsDestination(self.failures),
             retry_attempts=2,
@@ -160,6 +169,11 @@ class CacheUtilizationScaling(Construct):
                 Principal=ALARM_PRINCIPAL,
                 SourceAccount=stack.account,
                 SourceArn=alarm.alarm_arn,
+            )
+
+        if schedules:
+            BoundsSchedules(
+                self, "Schedules", schedules=schedules, function=self.function, failures=self.failures
             )
 
     def metric_failures(self) -> cw.Metric:
@@ -227,6 +241,15 @@ class CacheUtilizationScaling(Construct):
             ],
             scope=self,
         )
+
+
+def _bounds(schedules: Sequence[ScalingSchedule], least: int, most: int) -> dict[str, str]:
+    """The function's variable that says what each schedule sets; none without schedules."""
+    if not schedules:
+        return {}
+    named = [(schedule.name, *schedule.bounds(least, most)) for schedule in schedules]
+    bounds = [{"name": name, "min": low, "max": high} for name, low, high in named]
+    return {"SCHEDULES": json.dumps(bounds, separators=(",", ":"))}
 
 
 def _check(min_replicas: int, max_replicas: int, metric: str, high: float, low: float) -> None:

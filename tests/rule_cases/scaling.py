@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakes_manifests import REMOVED
-from rule_cases.case import PROMETHEUS, SCALED, Case
+from rule_cases.case import PROMETHEUS, SCALED, SELFHOSTED, Case
 
 CLOUDWATCH = {
     "namespace": "AWS/SageMaker",
@@ -14,6 +14,8 @@ CLOUDWATCH = {
     "targetValue": 10,
 }
 CW_SCALED = {"minReplicaCount": 1, "maxReplicaCount": 3, "cloudWatchTrigger": CLOUDWATCH}
+
+DAY = {"name": "day", "cron": "cron(0 8 ? * MON-FRI *)", "minReplicas": 1}
 
 CASES = [
     Case(
@@ -54,6 +56,13 @@ CASES = [
         },
         "spec.autoScalingSpec.cloudWatchTrigger.metricCollectionPeriod",
         {"spec.autoScalingSpec": CW_SCALED},
+    ),
+    Case(
+        "schedules-and-autoscaling",
+        {"spec.autoScalingSpec": SCALED},
+        "spec.autoScalingSpec",
+        {"spec.replicas": 2},
+        deployment={**SELFHOSTED, "scaling": {"schedules": [DAY]}},
     ),
     Case(
         "replicas-and-autoscaling",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypertier.errors import ConfigError
-from hypertier.spec.deployment import Deployment
+from hypertier.spec.deployment import Deployment, refuse_hook
 from hypertier.spec.endpoint import (
     AutoScalingSpec,
     CloudWatchTrigger,
@@ -50,13 +49,10 @@ def engine_scaling(
     spec = endpoint.spec.auto_scaling_spec
     if spec is None:
         return []
-    if deployment.scaling.max > deployment.scaling.min:
-        raise ConfigError(
-            "scaling.max",
-            deployment.scaling.max,
-            f"{deployment.scaling.min}, which is scaling.min: {endpoint.name} has an autoScalingSpec, and "
-            "two owners of the same replicas undo each other's work",
-        )
+    refuse_hook(
+        deployment,
+        f"{endpoint.name} has an autoScalingSpec, and two owners of the same replicas undo each other's work",
+    )
     triggers = triggers_of(spec)
     if not triggers:
         raise refuse(

@@ -6,10 +6,9 @@ import re
 from typing import Any
 
 from hypertier.catalog.zones import ZONE_NAME
-from hypertier.errors import ConfigError
 from hypertier.planning.engine import EnginePlan
 from hypertier.spec.arguments import option_value
-from hypertier.spec.deployment import Deployment
+from hypertier.spec.deployment import Deployment, refuse_hook
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.endpoint.pods import PdSpec
 from hypertier.spec.roles import WHOLE, EngineRole, pd_spec_of, topology_of
@@ -43,13 +42,7 @@ def check_disaggregation(deployment: Deployment, endpoint: InferenceEndpointConf
             "a section",
             "none beside pdSpec: spec.pdSpec.autoScalingSpec scales each kind of engine",
         )
-    if deployment.scaling.max > deployment.scaling.min:
-        raise ConfigError(
-            "scaling.max",
-            deployment.scaling.max,
-            f"{deployment.scaling.min}, which is scaling.min: {endpoint.name} has a pdSpec, whose engines "
-            "spec.pdSpec.autoScalingSpec scales",
-        )
+    refuse_hook(deployment, f"{endpoint.name} has a pdSpec, whose engines spec.pdSpec.autoScalingSpec scales")
     zone = topology_of(pd_spec).availability_zone
     if zone is not None and not ZONE_NAME.fullmatch(zone):
         raise refuse(

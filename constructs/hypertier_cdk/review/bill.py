@@ -23,6 +23,7 @@ BY_USAGE = {
     "AWS::EC2::FlowLog": "bytes logged",
     "AWS::APS::Workspace": "samples and queries",
     "AWS::Events::Rule": "events",
+    "AWS::Scheduler::Schedule": "calls",
 }
 """Types that cost by usage alone."""
 

@@ -127,6 +127,17 @@ SHAPES: dict[str, Shape] = {
             "ClusterStatus": "InService",
         },
     ),
+    "AWS::Scheduler::Schedule": Shape(
+        attributes={"Arn": "arn:aws:scheduler:{region}:{account}:schedule/{GroupName}/{name}"},
+        name_property="Name",
+    ),
+    "AWS::Scheduler::ScheduleGroup": Shape(
+        attributes={
+            "Arn": "arn:aws:scheduler:{region}:{account}:schedule-group/{name}",
+            "State": "ACTIVE",
+        },
+        name_property="Name",
+    ),
     "AWS::StepFunctions::StateMachine": Shape(
         "arn:aws:states:{region}:{account}:stateMachine:{name}",
         {"Arn": "arn:aws:states:{region}:{account}:stateMachine:{name}", "Name": "{name}"},

@@ -18,7 +18,7 @@ from .decision import ReplicaState, decide
 from .eks import connect
 from .errors import EventError, HookError
 from .event import parse_event
-from .handler import apply, countdown
+from .handler import apply, countdown, told
 from .settings import read_limits, read_settings
 
 
@@ -37,10 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
             settings = replace(read_settings(os.environ), dry_run=True)
             apply(event, settings, connect, now, countdown(None), line)
         else:
-            alarm = parse_event(event)
-            decision = decide(alarm, ReplicaState(options.replicas, read_limits(os.environ)), now)
-            line |= {
-                "alarm": alarm.alarm_name,
+            parsed = parse_event(event)
+            decision = decide(parsed, ReplicaState(options.replicas, read_limits(os.environ)), now)
+            line |= told(parsed) | {
                 "action": decision.action.value,
                 "replicas_before": options.replicas,
                 "replicas": decision.replicas,
@@ -56,7 +55,7 @@ def _read_event() -> object:
     try:
         return json.load(sys.stdin)
     except ValueError as error:
-        raise EventError(f"standard input is no JSON ({error}); expected an alarm's event") from None
+        raise EventError(f"standard input is no JSON ({error}); expected an event") from None
 
 
 if __name__ == "__main__":

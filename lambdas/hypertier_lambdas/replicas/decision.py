@@ -1,4 +1,4 @@
-"""Whether an alarm's transition changes the number of replicas, to what, and why: pure arithmetic.
+"""Whether an alarm or a schedule changes the number of replicas, to what, and why: pure arithmetic.
 
 One transition, one step, once. Every transition that was looked at is remembered in the Deployment, also
 where it changed nothing, so that a replay (Lambda may deliver an event more than once, a person may send one
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
 
-from .event import AlarmEvent
+from .event import AlarmEvent, ScheduleEvent
 
 
 class Action(Enum):
@@ -25,27 +25,50 @@ class Action(Enum):
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """Replicas that there may be: 1 or more to no less than that. `source` is for people."""
+
+    min_replicas: int
+    max_replicas: int
+    source: str = ""
+
+
+@dataclass(frozen=True)
 class Limits:
-    """What the hook was told when it was deployed. `min_replicas` is 1 or more, `max_replicas` no less."""
+    """What the hook was told when it was deployed. `min_replicas` is 1 or more, `max_replicas` no less.
+
+    `schedules` are the bounds that each schedule sets, in the order of the deployment file.
+    """
 
     min_replicas: int
     max_replicas: int
     cooldown: timedelta
     high_alarm: str
     low_alarm: str
+    schedules: Mapping[str, Bounds] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ReplicaState:
     """What the Deployment says now: its `spec.replicas`, and what the hook wrote there before.
 
-    `seen` maps an alarm's name to the time of its last transition that was looked at.
+    `seen` maps an alarm's name to the time of its last transition that was looked at; `scheduled` is the
+    schedule that came last, which a later deployment may no longer have.
     """
 
     replicas: int
     limits: Limits
     last_scaled_at: datetime | None = None
     seen: Mapping[str, datetime] = field(default_factory=dict)
+    scheduled: ScheduleEvent | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds in force: those of the schedule that came last, else the plain ones."""
+        name = self.scheduled.schedule if self.scheduled else ""
+        if name in self.limits.schedules:
+            return self.limits.schedules[name]
+        return Bounds(self.limits.min_replicas, self.limits.max_replicas)
 
 
 @dataclass(frozen=True)
@@ -58,13 +81,15 @@ class Decision:
     remember: bool
 
 
-def decide(event: AlarmEvent, state: ReplicaState, now: datetime) -> Decision:
+def decide(event: AlarmEvent | ScheduleEvent, state: ReplicaState, now: datetime) -> Decision:
     """Return one step up for the high alarm, one down for the low alarm, or nothing with the reason why.
 
-    A changed number always lies within the limits. A Deployment at 0 was put to rest by a person and
-    stays there.
+    For a schedule, return the nearest number within its bounds. A changed number always lies within the
+    bounds in force. A Deployment at 0 was put to rest by a person and stays there.
     """
-    limits = state.limits
+    if isinstance(event, ScheduleEvent):
+        return _keep_to(event, state)
+    limits, bounds = state.limits, state.bounds
 
     def stay(reason: str, *, remember: bool = True) -> Decision:
         return Decision(Action.NONE, state.replicas, reason, remember)
@@ -88,20 +113,58 @@ def decide(event: AlarmEvent, state: ReplicaState, now: datetime) -> Decision:
         return stay("the Deployment is at 0 replicas: put to rest by hand, and so left alone")
 
     up = event.alarm_name == limits.high_alarm
-    if up and state.replicas >= limits.max_replicas:
-        return stay(f"{state.replicas} replicas is at or above MAX_REPLICAS {limits.max_replicas}")
-    if not up and state.replicas <= limits.min_replicas:
-        return stay(f"{state.replicas} replicas is at or below MIN_REPLICAS {limits.min_replicas}")
+    if up and state.replicas >= bounds.max_replicas:
+        return stay(
+            f"{state.replicas} replicas is at or above MAX_REPLICAS {bounds.max_replicas}{bounds.source}"
+        )
+    if not up and state.replicas <= bounds.min_replicas:
+        return stay(
+            f"{state.replicas} replicas is at or below MIN_REPLICAS {bounds.min_replicas}{bounds.source}"
+        )
     if state.last_scaled_at is not None and now - state.last_scaled_at < limits.cooldown:
         return stay(
             f"the last step was at {state.last_scaled_at.isoformat()}, less than COOLDOWN_SECONDS "
             f"{limits.cooldown.total_seconds():g} ago"
         )
     if up:
-        replicas = max(state.replicas + 1, limits.min_replicas)
+        replicas = max(state.replicas + 1, bounds.min_replicas)
         action = Action.UP
     else:
-        replicas = min(state.replicas - 1, limits.max_replicas)
+        replicas = min(state.replicas - 1, bounds.max_replicas)
         action = Action.DOWN
     reason = f"{event.alarm_name} went to ALARM: {action.value} from {state.replicas} to {replicas} replicas"
     return Decision(action, replicas, reason, remember=True)
+
+
+def _keep_to(event: ScheduleEvent, state: ReplicaState) -> Decision:
+    """Have as many replicas as the schedule's bounds allow, unless a later one came before it."""
+
+    def stay(reason: str, *, remember: bool) -> Decision:
+        return Decision(Action.NONE, state.replicas, reason, remember)
+
+    named, last = event.schedule, state.scheduled
+    bounds = state.limits.schedules.get(named)
+    if bounds is None:
+        known = ", ".join(state.limits.schedules) or "none"
+        return stay(f"{named} is none of the schedules in SCHEDULES, which are {known}", remember=False)
+    if last is not None and _place(event, state.limits) <= _place(last, state.limits):
+        return stay(
+            f"{named} of {event.scheduled_at.isoformat()} does not come after {last.schedule} of "
+            f"{last.scheduled_at.isoformat()}, which was handled already",
+            remember=False,
+        )
+    if state.replicas == 0:
+        return stay("the Deployment is at 0 replicas: put to rest by hand, and so left alone", remember=True)
+    replicas = min(max(state.replicas, bounds.min_replicas), bounds.max_replicas)
+    said = f"{named} sets {bounds.min_replicas} to {bounds.max_replicas} replicas"
+    if replicas == state.replicas:
+        return stay(f"{said}; {replicas} lie within", remember=True)
+    action = Action.UP if replicas > state.replicas else Action.DOWN
+    reason = f"{said}: {action.value} from {state.replicas} to {replicas}"
+    return Decision(action, replicas, reason, remember=True)
+
+
+def _place(event: ScheduleEvent, limits: Limits) -> tuple[datetime, int]:
+    """What orders schedules: their moments, and for the same moment the order of the deployment file."""
+    names = list(limits.schedules)
+    return event.scheduled_at, names.index(event.schedule) if event.schedule in names else -1

@@ -12,13 +12,15 @@ from typing import Any
 
 from .decision import Action, Decision, Limits, ReplicaState
 from .errors import ClusterError, StateError
-from .event import AlarmEvent
+from .event import AlarmEvent, ScheduleEvent
 
 LAST_SCALED_AT = "hypertier.dev/replicas-last-scaled-at"
 LAST_REASON = "hypertier.dev/replicas-last-reason"
 HIGH_ALARM_SEEN = "hypertier.dev/replicas-high-alarm-seen"
 LOW_ALARM_SEEN = "hypertier.dev/replicas-low-alarm-seen"
-ANNOTATIONS = (LAST_SCALED_AT, LAST_REASON, HIGH_ALARM_SEEN, LOW_ALARM_SEEN)
+SCHEDULE = "hypertier.dev/replicas-schedule"
+SCHEDULED_AT = "hypertier.dev/replicas-scheduled-at"
+ANNOTATIONS = (LAST_SCALED_AT, LAST_REASON, HIGH_ALARM_SEEN, LOW_ALARM_SEEN, SCHEDULE, SCHEDULED_AT)
 
 
 def read_state(deployment: Mapping[str, Any], limits: Limits) -> ReplicaState:
@@ -39,20 +41,33 @@ def read_state(deployment: Mapping[str, Any], limits: Limits) -> ReplicaState:
         for alarm, key in ((limits.high_alarm, HIGH_ALARM_SEEN), (limits.low_alarm, LOW_ALARM_SEEN))
         if (time := _time(annotations, key, metadata)) is not None
     }
-    return ReplicaState(replicas, limits, _time(annotations, LAST_SCALED_AT, metadata), seen)
+    schedule, scheduled_at = annotations.get(SCHEDULE), _time(annotations, SCHEDULED_AT, metadata)
+    scheduled = ScheduleEvent(schedule, scheduled_at) if schedule and scheduled_at else None
+    return ReplicaState(replicas, limits, _time(annotations, LAST_SCALED_AT, metadata), seen, scheduled)
 
 
 def patch_for(
-    deployment: Mapping[str, Any], decision: Decision, event: AlarmEvent, limits: Limits, now: datetime
+    deployment: Mapping[str, Any],
+    decision: Decision,
+    event: AlarmEvent | ScheduleEvent,
+    limits: Limits,
+    now: datetime,
 ) -> dict[str, Any]:
     """Return the merge patch that makes `decision` so, valid only while `deployment` has not changed."""
-    seen = HIGH_ALARM_SEEN if event.alarm_name == limits.high_alarm else LOW_ALARM_SEEN
-    annotations = {seen: event.transitioned_at.isoformat(), LAST_REASON: decision.reason}
+    annotations = {**_handled(event, limits), LAST_REASON: decision.reason}
     metadata = {"resourceVersion": deployment["metadata"]["resourceVersion"], "annotations": annotations}
     if decision.action is Action.NONE:
         return {"metadata": metadata}
     annotations[LAST_SCALED_AT] = now.isoformat()
     return {"metadata": metadata, "spec": {"replicas": decision.replicas}}
+
+
+def _handled(event: AlarmEvent | ScheduleEvent, limits: Limits) -> dict[str, str]:
+    """The annotations that remember an event."""
+    if isinstance(event, ScheduleEvent):
+        return {SCHEDULE: event.schedule, SCHEDULED_AT: event.scheduled_at.isoformat()}
+    seen = HIGH_ALARM_SEEN if event.alarm_name == limits.high_alarm else LOW_ALARM_SEEN
+    return {seen: event.transitioned_at.isoformat()}
 
 
 def _time(annotations: Mapping[str, str], key: str, metadata: Mapping[str, Any]) -> datetime | None:

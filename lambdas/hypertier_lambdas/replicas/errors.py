@@ -2,7 +2,7 @@
 
 HookError                 anything below
 ├── SettingError          an environment variable that cannot work
-├── EventError            an event that is no alarm's
+├── EventError            an event that is neither an alarm's nor a schedule's
 ├── StateError            an annotation that the hook did not write as it stands
 └── ClusterError          the cluster did not do what was asked
     ├── ConflictError     somebody else changed the Deployment in between: read again, decide again
@@ -26,7 +26,7 @@ class SettingError(HookError):
 
 
 class EventError(HookError):
-    """An event that is no alarm's: names the field that is missing or wrong."""
+    """An event that is neither an alarm's nor a schedule's: names the field that is missing or wrong."""
 
 
 class StateError(HookError):

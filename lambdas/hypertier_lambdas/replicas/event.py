@@ -1,10 +1,12 @@
-"""What an alarm says when it invokes the function, as a typed value.
+"""What an alarm or a schedule says when it invokes the function, as a typed value.
 
-Two shapes are read. An alarm whose action is the function itself sends `alarmData`; an alarm that goes
-through an SNS topic arrives as a record whose `Sns.Message` is JSON in the older spelling (`AlarmName`,
+Two shapes of an alarm are read. An alarm whose action is the function itself sends `alarmData`; one that
+goes through an SNS topic arrives as a record whose `Sns.Message` is JSON in the older spelling (`AlarmName`,
 `NewStateValue`).
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-actions-Lambda.html
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
+
+A schedule of EventBridge Scheduler sends what it was given: its name, and the moment that it is for.
 """
 
 from __future__ import annotations
@@ -34,20 +36,35 @@ class AlarmEvent:
     previous_state: str = ""
 
 
-def parse_event(event: object) -> AlarmEvent:
-    """Return the transition that `event` tells of.
+@dataclass(frozen=True)
+class ScheduleEvent:
+    """One moment of one schedule, from which its bounds hold.
+
+    Both together name it: the same pair again is a replay.
+    """
+
+    schedule: str
+    scheduled_at: datetime
+
+
+def parse_event(event: object) -> AlarmEvent | ScheduleEvent:
+    """Return the transition, or the moment of a schedule, that `event` tells of.
 
     Raises:
-        EventError: `event` has neither shape, or a field is missing or wrong.
+        EventError: `event` has none of the shapes, or a field is missing or wrong.
     """
     fields = _mapping(event, "the event")
     if "Records" in fields:
         return _from_sns(fields["Records"])
     if "alarmData" in fields:
         return _from_alarm(_mapping(fields["alarmData"], "alarmData"))
+    if "schedule" in fields:
+        return ScheduleEvent(
+            _text(fields, "schedule", "the event"), _time(fields, "scheduledAt", "the event")
+        )
     raise EventError(
-        f"the event has the keys {sorted(map(str, fields))}; expected alarmData (an alarm's Lambda action) "
-        "or Records (the same alarm through SNS)"
+        f"the event has the keys {sorted(map(str, fields))}; expected alarmData (an alarm's Lambda action), "
+        "Records (the same alarm through SNS) or schedule (a schedule's)"
     )
 
 

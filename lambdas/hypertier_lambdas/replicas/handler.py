@@ -1,4 +1,4 @@
-"""The Lambda function: parses the alarm's event, decides, applies the answer, and writes one line.
+"""The Lambda function: parses an event, decides, applies the answer, and writes one line.
 
 It raises what it cannot do, after writing the line, so that Lambda tries again and at last hands the event
 to the function's on-failure destination.
@@ -17,7 +17,7 @@ from .decision import decide
 from .deployment import patch_for, read_state
 from .eks import connect
 from .errors import ConflictError, HookError
-from .event import parse_event
+from .event import AlarmEvent, ScheduleEvent, parse_event
 from .settings import Settings, read_settings
 
 MAX_ATTEMPTS = 5
@@ -41,7 +41,7 @@ class Deployments(Protocol):
 
 
 def handler(event: object, context: LambdaContext | None) -> dict[str, Any]:
-    """Apply one alarm's transition and return the line that was written.
+    """Apply one alarm's transition, or one schedule, and return the line that was written.
 
     Raises:
         HookError: the settings, the event or the cluster do not allow it; the line says the same.
@@ -70,12 +70,8 @@ def apply(
 
     Fills `line` as it goes, so that a failure tells how far it came. Five lost races end in `ConflictError`.
     """
-    alarm = parse_event(event)
-    line |= {
-        "alarm": alarm.alarm_name,
-        "state": alarm.state,
-        "transitioned_at": alarm.transitioned_at.isoformat(),
-        "alarm_reason": alarm.reason[:300],
+    parsed = parse_event(event)
+    line |= told(parsed) | {
         "cluster": settings.cluster_name,
         "deployment": f"{settings.namespace}/{settings.deployment}",
         "dry_run": settings.dry_run,
@@ -84,7 +80,7 @@ def apply(
     for attempt in range(1, MAX_ATTEMPTS + 1):
         deployment = cluster.read_deployment(settings.namespace, settings.deployment)
         state = read_state(deployment, settings.limits)
-        decision = decide(alarm, state, now)
+        decision = decide(parsed, state, now)
         line |= {
             "action": decision.action.value,
             "replicas_before": state.replicas,
@@ -95,13 +91,25 @@ def apply(
         if settings.dry_run or not decision.remember:
             return
         try:
-            patch = patch_for(deployment, decision, alarm, settings.limits, now)
+            patch = patch_for(deployment, decision, parsed, settings.limits, now)
             cluster.patch_deployment(settings.namespace, settings.deployment, patch)
         except ConflictError:
             if attempt == MAX_ATTEMPTS:
                 raise
         else:
             return
+
+
+def told(event: AlarmEvent | ScheduleEvent) -> dict[str, Any]:
+    """What the line says of the event."""
+    if isinstance(event, ScheduleEvent):
+        return {"schedule": event.schedule, "scheduled_at": event.scheduled_at.isoformat()}
+    return {
+        "alarm": event.alarm_name,
+        "state": event.state,
+        "transitioned_at": event.transitioned_at.isoformat(),
+        "alarm_reason": event.reason[:300],
+    }
 
 
 def countdown(context: LambdaContext | None) -> Callable[[], float]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from .decision import Limits
+from .decision import Bounds, Limits
 from .errors import SettingError
 
 VARIABLES = {
@@ -19,6 +21,7 @@ VARIABLES = {
     "HIGH_ALARM": "name of the alarm that asks for one replica more",
     "LOW_ALARM": "name of the alarm that asks for one replica less",
     "DRY_RUN": "true: decide and say so, change nothing; default false",
+    "SCHEDULES": "bounds that schedules set, as JSON: a list of name, min and max; default []",
 }
 """Every variable that the function reads, in the words of docs/scaling.md."""
 
@@ -64,7 +67,29 @@ def read_limits(environment: Mapping[str, str]) -> Limits:
         cooldown=timedelta(seconds=_whole_number(environment, "COOLDOWN_SECONDS", at_least=0)),
         high_alarm=_text(environment, "HIGH_ALARM"),
         low_alarm=_text(environment, "LOW_ALARM"),
+        schedules=_schedules(environment),
     )
+
+
+def _schedules(environment: Mapping[str, str]) -> dict[str, Bounds]:
+    """The bounds that each schedule sets, in their order."""
+    text = environment.get("SCHEDULES") or "[]"
+    try:
+        entries: Any = json.loads(text)
+        schedules = {entry["name"]: _bounds(entry) for entry in entries}
+    except (ValueError, TypeError, KeyError):
+        schedules = None
+    if schedules is None or len(schedules) != len(entries):
+        expected = 'such as [{"name": "office-hours", "min": 4, "max": 7}], each name once, 1 <= min <= max'
+        raise SettingError("SCHEDULES", text, expected)
+    return schedules
+
+
+def _bounds(entry: Mapping[str, Any]) -> Bounds:
+    low, high = entry["min"], entry["max"]
+    if type(low) is not int or type(high) is not int or not 1 <= low <= high:
+        raise ValueError("no bounds")
+    return Bounds(low, high, f" of the schedule {entry['name']}")
 
 
 def _text(environment: Mapping[str, str], name: str) -> str:

@@ -23,7 +23,14 @@ from fakes_moto import ACCOUNT, REGION, aws_environment, moto_server
 
 from hypertier_lambdas.replicas.__main__ import main
 from hypertier_lambdas.replicas.decision import Limits
-from hypertier_lambdas.replicas.deployment import ANNOTATIONS, HIGH_ALARM_SEEN, LAST_SCALED_AT
+from hypertier_lambdas.replicas.deployment import (
+    ANNOTATIONS,
+    HIGH_ALARM_SEEN,
+    LAST_SCALED_AT,
+    LOW_ALARM_SEEN,
+    SCHEDULE,
+    SCHEDULED_AT,
+)
 from hypertier_lambdas.replicas.errors import (
     ClusterError,
     ConflictError,
@@ -112,7 +119,7 @@ def test_the_high_alarm_adds_a_replica_and_notes_it_in_the_deployment(world: Wor
     annotations = world.deployment["metadata"]["annotations"]
     assert annotations[LAST_SCALED_AT] == NOW.isoformat()
     assert annotations["deployment.kubernetes.io/revision"] == "1"
-    assert set(ANNOTATIONS) - set(annotations) == {"hypertier.dev/replicas-low-alarm-seen"}
+    assert set(ANNOTATIONS) - set(annotations) == {LOW_ALARM_SEEN, SCHEDULE, SCHEDULED_AT}
 
 
 def test_the_low_alarm_takes_a_replica_away(world: World) -> None:

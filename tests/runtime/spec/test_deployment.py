@@ -134,6 +134,8 @@ def test_a_setting_that_cannot_work_is_refused_by_name(
 
 
 GPU_GROUP = "instanceGroups[1]"
+FIRST = "scaling.schedules[0]"
+DAY = {"name": "day", "cron": "cron(0 8 ? * MON-FRI *)", "minReplicas": 1}
 
 
 @pytest.mark.parametrize(
@@ -176,6 +178,21 @@ GPU_GROUP = "instanceGroups[1]"
         pytest.param("cache.l2.ttl", "0s", "cache.l2.ttl", id="no-ttl"),
         pytest.param("images.engine", "", "images.engine", id="no-image"),
         pytest.param("images.router", "a b", "images.router", id="image-with-a-space"),
+        pytest.param("scaling.schedules", [{**DAY, "name": "A"}], f"{FIRST}.name", id="schedule's-name"),
+        pytest.param("scaling.schedules", [{**DAY, "cron": "0 8"}], f"{FIRST}.cron", id="schedule's-cron"),
+        pytest.param("scaling.schedules", [{**DAY, "at": "now"}], f"{FIRST}.cron", id="cron-and-at"),
+        pytest.param("scaling.schedules", [{**DAY, "timeZone": "CEST"}], f"{FIRST}.timeZone", id="zone"),
+        pytest.param("scaling.schedules", [{**DAY, "minReplicas": 0}], f"{FIRST}.minReplicas", id="rest"),
+        pytest.param(
+            "scaling.schedules", [{**DAY, "minReplicas": 9}], f"{FIRST}.minReplicas", id="above-max"
+        ),
+        pytest.param("scaling.schedules", [DAY, DAY], "scaling.schedules", id="schedule-twice"),
+        pytest.param(
+            "scaling.schedules",
+            [DAY, {**DAY, "name": "other"}],
+            "scaling.schedules[1].cron",
+            id="schedules-for-the-same-moments",
+        ),
         pytest.param("scaling.monthlyBudgetUsd", -1, "scaling.monthlyBudgetUsd", id="budget"),
         pytest.param("scaling.monthlyBudgetUsd", float("nan"), "scaling.monthlyBudgetUsd", id="budget-nan"),
     ],

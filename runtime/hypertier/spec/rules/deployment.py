@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from hypertier.catalog.addons import INFERENCE_OPERATOR, OPERATOR_PREREQUISITES, existing_with
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
@@ -25,10 +24,12 @@ from hypertier.spec.deployment import (
 from hypertier.spec.instance_group import InstanceGroup, are_closed, settled
 from hypertier.spec.routing import Routing, check_routing
 from hypertier.spec.rules import sources
+from hypertier.spec.rules.below import below
 from hypertier.spec.rules.rule import DEPLOYMENT, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import GROUPS, Subject, read_groups
+from hypertier.spec.schedules import check_served
 from hypertier.spec.suggest import nearest
-from hypertier.spec.tree import Path, View, dotted, path
+from hypertier.spec.tree import Path, View, path
 from hypertier.spec.verify import Verify, check_verify
 
 TENANTS = path("cache.l2.tenants")
@@ -104,6 +105,8 @@ def setting(subject: Subject) -> Iterator[Hit]:
                 check_deployed(read, serving)
             if isinstance(read, Routing):
                 check_routing(read, serving)
+            if isinstance(read, Scaling):
+                check_served(read.schedules, serving)
             if isinstance(read, Verify):
                 check_verify(read, serving, _access(subject))
             if isinstance(read, L2):
@@ -113,7 +116,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         except ConfigError as error:
             if cls is L2 and error.setting.startswith("cache.l2.tenants."):
                 continue  # found at the tenant itself
-            yield hit((*where, *_below(cls, error.setting, where, data)), expected=error.expected)
+            yield hit((*where, *below(cls, error.setting, where, data)), expected=error.expected)
     for index, missing in subject.missing_scripts.items():
         place = ("lifecycle", missing.setting.rpartition(".")[2])
         yield hit((*GROUPS, index, *place), expected=missing.expected)
@@ -275,31 +278,6 @@ def endpoint_name_twice(subject: Subject) -> Iterator[Hit]:
         if name and key in seen:
             yield hit(path("endpoints", index), name=name)
         seen.add(key)
-
-
-def _below_access(setting: str, data: Mapping[str, Any]) -> list[str | int]:
-    """The place of what an error calls `tenants.acme.weight` or `jwt.leeway`."""
-    for index, entry in enumerate(data.get("tenants") or ()):
-        name = entry.get("name") if isinstance(entry, Mapping) else None
-        if setting.startswith(f"tenants.{name}."):
-            return ["tenants", index, setting.removeprefix(f"tenants.{name}.")]
-    return ["tenants"] if setting.startswith("tenants") else list(setting.split("."))
-
-
-def _below(cls: type, setting: str, where: Path, data: Mapping[str, Any]) -> Sequence[str | int]:
-    """The fields of `cls` that an error of it names: those of a group follow the group's name."""
-    parts = setting.split(".")
-    if cls is Access:
-        return [] if setting == "access" else _below_access(setting.removeprefix("access."), data)
-    if cls is Routing:
-        section, _, rest = setting.removeprefix("routing").removeprefix(".").partition(".")
-        return [part for part in (section, rest) if part]
-    if cls is InstanceGroup and len(parts) > 2:
-        return [int(part) if part.isdecimal() else part for part in parts[2:]]
-    section = f"{dotted(where)}."
-    if setting == dotted(where):
-        return []
-    return setting.removeprefix(section).split(".") if setting.startswith(section) else parts[-1:]
 
 
 @rule(

@@ -227,6 +227,24 @@ def two_scalers(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
+    "schedules-and-autoscaling",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path} is set and the deployment has scaling.schedules, whose bounds are for replicas that no "
+    "autoscaler of the manifest owns; expected one of them",
+    ko="{path}이(가) 있는데 배포에 scaling.schedules가 있습니다. 그 한계는 매니페스트의 오토스케일러가 "
+    "관리하지 않는 복제본에만 적용되므로 둘 중 하나만 두십시오",
+)
+def schedules_and_autoscaling(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or subject.by_operator or not deployment.items("scaling.schedules"):
+        return
+    for where in (SCALING, path("spec.pdSpec")):
+        if subject.manifest.mapping(where):
+            yield hit(where)
+
+
+@rule(
     "wake-from-zero",
     "error",
     kinds=MODELS,
