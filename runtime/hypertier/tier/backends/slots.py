@@ -20,10 +20,11 @@ NUM_SLOTS = 16_384
 
 @dataclass(frozen=True)
 class Redirect:
-    """Where a key is instead: from now on (MOVED), or for this one command, after ASKING (ASK)."""
+    """Where a slot is instead: from now on (MOVED), or for this one command, after ASKING (ASK)."""
 
     address: L2Address
     asking: bool
+    slot: int
 
 
 def key_slot(key: bytes) -> int:
@@ -42,10 +43,13 @@ def parse_redirect(error: ErrorReply, asked: L2Address) -> Redirect | None:
     """
     if error.code not in ("MOVED", "ASK"):
         return None
-    host, colon, port = error.message.split(" ")[-1].rpartition(":")
-    if not colon or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise TierProtocolError(f"L2 redirected to nowhere: {error.message[:64]}")
-    return Redirect(replace(asked, host=host or asked.host, port=int(port)), error.code == "ASK")
+    match error.message.split(" "):
+        case [_, slot, place] if slot.isdecimal() and int(slot) < NUM_SLOTS:
+            host, colon, port = place.rpartition(":")
+            if colon and port.isdecimal() and 0 < int(port) < 65_536:
+                address = replace(asked, host=host or asked.host, port=int(port))
+                return Redirect(address, error.code == "ASK", int(slot))
+    raise TierProtocolError(f"L2 redirected to nowhere: {error.message[:64]}")
 
 
 def parse_slots(reply: Reply, asked: L2Address) -> list[L2Address | None]:

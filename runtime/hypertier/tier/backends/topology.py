@@ -14,6 +14,7 @@ from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import NUM_SLOTS, Redirect, key_slot, parse_slots
 from hypertier.tier.credentials import CredentialSource
 
+NO_CLUSTER = ("cluster support disabled", "unknown command")  # what a server that is alone answers
 REFRESH_SECONDS = 1.0  # a cluster that changes is not asked for its slots more often
 
 
@@ -72,9 +73,13 @@ class Topology:
             return self._nodes[address]
 
     def follow(self, redirect: Redirect) -> Node:
-        """The server that a redirection names; after MOVED the map is renewed before the next key."""
+        """The server that a redirection names; after MOVED the map is renewed before the next key.
+
+        What MOVED tells is kept, for a user may not be allowed to ask for the map.
+        """
         if not redirect.asking:
             self._slots = self._slots or [self._seed] * NUM_SLOTS
+            self._slots[redirect.slot] = redirect.address
             self.doubt()
         return self.node_at(redirect.address)
 
@@ -86,8 +91,8 @@ class Topology:
         """Ask who holds keys: every primary of a cluster, or the one server that there is."""
         seed = self.node_at(self._seed)
         reply = seed.call(ask_for_slots, timeout_seconds)
-        if isinstance(reply, ErrorReply) and reply.code == "ERR":
-            return [seed]  # cluster support disabled
+        if isinstance(reply, ErrorReply) and any(words in reply.message for words in NO_CLUSTER):
+            return [seed]
         if isinstance(reply, ErrorReply):
             raise TierUnavailableError(f"L2 answered: {reply.message[:200]}")
         self._adopt(parse_slots(reply, self._seed))

@@ -8,15 +8,16 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from fakes_tier import FixedNamespace, RealCluster, eventually
+from fakes_tier import FixedNamespace, RealCluster, RealValkey, ScriptedServer, eventually
 
 from hypertier.errors import TierError, TierPartError, TierUnavailableError
-from hypertier.tier.address import parse_l2_url
+from hypertier.tier.address import L2Address, parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.backends.resp_ledger import RespLedger
 from hypertier.tier.backends.slots import key_slot
 from hypertier.tier.circuit import Circuit
-from hypertier.tier.credentials import FixedCredentials
+from hypertier.tier.credentials import Credentials, FixedCredentials
 from hypertier.tier.entries import Entries, Loaded
 from hypertier.tier.guard import Guard
 from hypertier.tier.metrics import Counters
@@ -97,6 +98,50 @@ def test_while_a_slot_moves_its_keys_are_found_where_they_are(
     assert value == b"value of " + key
     assert cluster.nodes[target].ask(b"DBSIZE") != b":0\r\n"
     assert backend.exists_many([key], SECONDS) == [True]
+
+
+def test_a_user_who_may_not_ask_for_the_map_learns_it_slot_by_slot(cluster: RealCluster) -> None:
+    for node in cluster.nodes:
+        node.ask(b"ACL SETUSER tier on >sesame ~* +@all -cluster")
+    backend = RespBackend(parse_l2_url(cluster.url), FixedCredentials(Credentials("sesame", "tier")))
+    store_all(backend)
+    before = sum(num_calls(node, b"exists", b"getex", b"set") for node in cluster.nodes)
+
+    found = backend.exists_many(KEYS, SECONDS)
+    values = [read(backend, key) for key in KEYS]
+    backend.put(KEYS[0], [b"renewed"], 3600, SECONDS)
+
+    after = sum(num_calls(node, b"exists", b"getex", b"set") for node in cluster.nodes)
+    assert found == [True] * len(KEYS)
+    assert values == [b"value of " + key for key in KEYS]
+    assert after - before == 2 * len(KEYS) + 1
+    backend.close()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"-NOPERM no permissions to run 'cluster|slots'\r\n", b"-ERR unknown subcommand 'SLOTS'\r\n"]
+)
+def test_who_looks_through_all_of_l2_never_takes_one_server_of_a_cluster_for_all_of_it(answer: bytes) -> None:
+    with ScriptedServer(answer) as server:
+        admin = RespAdmin(L2Address("127.0.0.1", server.port), FixedCredentials())
+
+        with pytest.raises(TierUnavailableError, match=answer.decode().split("'")[0][1:].strip()):
+            next(admin.values())
+        admin.close()
+
+
+def num_calls(node: RealValkey, *commands: bytes) -> int:
+    """How often a server was given commands, refused or not."""
+    lines = node.ask(b"INFO commandstats").split(b"\r\n")
+    told = [line.partition(b":") for line in lines if line.startswith(b"cmdstat_")]
+    counts = [
+        int(part.partition(b"=")[2])
+        for name, _, rest in told
+        if name.removeprefix(b"cmdstat_") in commands
+        for part in rest.split(b",")
+        if part.startswith((b"calls=", b"rejected_calls="))
+    ]
+    return sum(counts)
 
 
 def test_a_ledger_is_kept_where_its_slot_moves_to(cluster: RealCluster, backend: RespBackend) -> None:

@@ -31,10 +31,13 @@ def test_the_slot_of_a_key(key: bytes, slot: int) -> None:
 @pytest.mark.parametrize(
     ("message", "redirect"),
     [
-        ("MOVED 3999 10.0.0.1:6380", Redirect(L2Address("10.0.0.1", 6380, tls=True), asking=False)),
-        ("ASK 3999 other.example.com:6380", Redirect(L2Address("other.example.com", 6380, tls=True), True)),
-        ("MOVED 3999 :6380", Redirect(L2Address("cache.example.com", 6380, tls=True), asking=False)),
-        ("MOVED 3999 2001:db8::1:6380", Redirect(L2Address("2001:db8::1", 6380, tls=True), asking=False)),
+        ("MOVED 3999 10.0.0.1:6380", Redirect(L2Address("10.0.0.1", 6380, tls=True), False, 3999)),
+        (
+            "ASK 3999 other.example.com:6380",
+            Redirect(L2Address("other.example.com", 6380, tls=True), True, 3999),
+        ),
+        ("MOVED 3999 :6380", Redirect(L2Address("cache.example.com", 6380, tls=True), False, 3999)),
+        ("MOVED 3999 2001:db8::1:6380", Redirect(L2Address("2001:db8::1", 6380, tls=True), False, 3999)),
         ("OOM command not allowed", None),
     ],
     ids=["moved", "ask", "without a host", "ipv6", "another error"],
@@ -43,7 +46,17 @@ def test_redirections_are_read(message: str, redirect: Redirect | None) -> None:
     assert parse_redirect(ErrorReply(message), ASKED) == redirect
 
 
-@pytest.mark.parametrize("message", ["MOVED", "MOVED 1 host", "ASK 1 host:port", "MOVED 1 host:99999"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "MOVED",
+        "MOVED 1 host",
+        "ASK 1 host:port",
+        "MOVED 1 host:99999",
+        "MOVED 16384 host:1",
+        "MOVED x host:1",
+    ],
+)
 def test_a_redirection_to_nowhere_is_an_error(message: str) -> None:
     with pytest.raises(TierProtocolError):
         parse_redirect(ErrorReply(message), ASKED)
