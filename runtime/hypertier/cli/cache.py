@@ -21,7 +21,7 @@ from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
 from hypertier.tier.backends.connecting import CA_FILE
 from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.credentials import credential_source
-from hypertier.tier.inventory import NamespaceCount, count, differences, read_facts
+from hypertier.tier.inventory import NamespaceCount, Value, count, differences, read_facts
 from hypertier.tier.selection import Selection, tags_of, tenant_name
 
 COLUMNS = ("namespace", "model", "label", "epoch", "tenant", "chunks", "values", "size", "expires in")
@@ -152,29 +152,33 @@ def clear(
             click.echo(line)
         if chosen and not yes:
             click.confirm(f"Remove these from {address.host}:{address.port}?", abort=True)
-        num_removed = admin.remove(
-            lambda value: selection.takes(value) or selection.takes_with_chunks(value.name)
-        )
-        left = inventory(admin, selection)
-    num_left = sum(each.num_values for each in left)
-    audit = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "by": getpass.getuser(),
-        "action": "clear",
-        "l2": f"{address.host}:{address.port}",
-        "namespaces": sorted({each.namespace.hex() for each in chosen}),
-        "tenants": sorted(tenants),
-        "unused_for": unused_for or None,
-        "prompt": str(asked.file) if asked else None,
-        "not_looked_at": sorted(unnamed),
-        "values_removed": num_removed,
-        "values_left": num_left,
-    }
-    click.echo(json.dumps(audit))
-    if num_left:
+        audit: dict[str, Any] = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "by": getpass.getuser(),
+            "action": "clear",
+            "l2": f"{address.host}:{address.port}",
+            "namespaces": sorted({each.namespace.hex() for each in chosen}),
+            "tenants": sorted(tenants),
+            "unused_for": unused_for or None,
+            "prompt": str(asked.file) if asked else None,
+            "not_looked_at": sorted(unnamed),
+            "values_removed": 0,
+            "values_left": None,
+        }
+
+        def goes(value: Value) -> bool:
+            return selection.takes(value) or selection.takes_with_chunks(value.name)
+
+        try:
+            for number in admin.remove(goes):
+                audit["values_removed"] += number
+            audit["values_left"] = admin.count(goes)
+        finally:  # also when somebody interrupts it, or L2 goes: what is gone by then is gone
+            click.echo(json.dumps(audit))
+    if audit["values_left"]:
         raise HypertierError(
-            f"{num_left} values are there again: engines that run stored them meanwhile. Raise the engines' "
-            "epoch instead, or stop them first"
+            f"{audit['values_left']} values are there again: engines that run stored them meanwhile. Raise "
+            "the engines' epoch instead, or stop them first"
         )
 
 
@@ -194,12 +198,14 @@ def warm(file: TextIO, endpoint: str, model: str) -> None:
     if not is_http(endpoint):
         raise ConfigError("--endpoint", endpoint, "http://HOST:PORT of a router or an engine")
     num_prompts = num_tokens = num_cached = 0
-    for prompt in prompts_in(file):
-        answer = ask(endpoint, model, prompt, max_tokens=1)
-        num_prompts += 1
-        num_tokens += answer.prompt_tokens
-        num_cached += answer.cached_tokens
-    click.echo(f"{num_prompts} prompts, {num_tokens} tokens, {num_cached} of them were cached before")
+    try:
+        for prompt in prompts_in(file):
+            answer = ask(endpoint, model, prompt, max_tokens=1)
+            num_prompts += 1
+            num_tokens += answer.prompt_tokens
+            num_cached += answer.cached_tokens
+    finally:  # also when it ends midway: the next prompt is the one to go on with
+        click.echo(f"{num_prompts} prompts, {num_tokens} tokens, {num_cached} of them were cached before")
 
 
 def prompts_in(file: TextIO) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,14 @@ from fakes_simulated import simulated_engine
 from fakes_tier import FixedNamespace, RealCluster, RealValkey
 
 from hypertier.cli.cache import command
-from hypertier.errors import ConfigError, HypertierError, shown
+from hypertier.errors import ConfigError, HypertierError, TierUnavailableError, shown
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.backends.resp_ledger import RespLedger
 from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries
+from hypertier.tier.inventory import Value
 from hypertier.tier.names import entry_name, ledger_name
 from hypertier.tier.tenants import tenant_tag
 
@@ -202,6 +204,53 @@ def test_clear_that_an_engine_undoes_says_so(url: str) -> None:
 
     assert isinstance(done.exception, HypertierError)
     assert "engines that run stored them meanwhile" in str(done.exception)
+    assert json.loads(done.output.splitlines()[-1])["values_left"] == 1
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), TierUnavailableError("gone")], ids=["keys", "L2"])
+def test_a_clear_that_ends_midway_tells_what_is_gone(
+    url: str, monkeypatch: pytest.MonkeyPatch, problem: BaseException
+) -> None:
+    removes = RespAdmin.remove
+
+    def remove_some(admin: RespAdmin, is_chosen: Callable[[Value], bool]) -> Iterator[int]:
+        yield next(removes(admin, is_chosen))
+        raise problem
+
+    monkeypatch.setattr(RespAdmin, "remove", remove_some)
+    before = num_values(url)
+
+    done = run("clear", "--all", "--yes", url=url)
+
+    audit = json.loads(next(line for line in done.output.splitlines() if line.startswith("{")))
+    assert done.exit_code != 0
+    assert audit["values_left"] is None
+    assert 0 < audit["values_removed"] == before - num_values(url)
+
+
+def num_values(url: str) -> int:
+    """How many values of ours there are, ledgers and descriptions among them."""
+    admin = RespAdmin(parse_l2_url(url), FixedCredentials())
+    try:
+        return admin.count(lambda value: True)
+    finally:
+        admin.close()
+
+
+def test_a_ledger_that_an_engine_writes_again_is_left(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    removes = RespAdmin.remove
+    backend = RespBackend(parse_l2_url(url), FixedCredentials())
+
+    def write_again(admin: RespAdmin, is_chosen: Callable[[Value], bool]) -> Iterator[int]:
+        yield from removes(admin, is_chosen)
+        RespLedger(backend).note(ledger_name(ONE, TENANTS[0]), {b"member": 1.0}, 0.0, 3600, 20)
+
+    monkeypatch.setattr(RespAdmin, "remove", write_again)
+
+    done = run("clear", "--tenant", "acme", "--yes", url=url)
+
+    backend.close()
+    assert done.exit_code != 0
     assert json.loads(done.output.splitlines()[-1])["values_left"] == 1
 
 

@@ -56,21 +56,26 @@ class RespAdmin:
                     found[namespace] = reply
         return found
 
-    def remove(self, is_chosen: Callable[[Value], bool]) -> int:
-        """Remove the values that are chosen, by name and time left; returns how many there were."""
-        num_removed = 0
-        for node, names in self._names():
-            times = ask_each(node, [command(b"TTL", name) for name in names])
-            lives = [time if isinstance(time, int) and time >= 0 else None for time in times]
-            values = [Value(name, 0, life) for name, life in zip(names, lives, strict=True)]
-            chosen = [value.name for value in values if is_chosen(value)]
-            replies = ask_each(node, [command(b"UNLINK", name) for name in chosen])
-            num_removed += sum(reply for reply in replies if isinstance(reply, int))
-        return num_removed
+    def remove(self, is_chosen: Callable[[Value], bool]) -> Iterator[int]:
+        """Remove the values that are chosen, by name and time left; yields how many, now and then."""
+        for node, names in self._chosen(is_chosen):
+            replies = ask_each(node, [command(b"UNLINK", name) for name in names])
+            yield sum(reply for reply in replies if isinstance(reply, int))
+
+    def count(self, is_chosen: Callable[[Value], bool]) -> int:
+        """How many values `remove` would remove."""
+        return sum(len(names) for _, names in self._chosen(is_chosen))
 
     def close(self) -> None:
         """Give up all connections."""
         self._topology.close()
+
+    def _chosen(self, is_chosen: Callable[[Value], bool]) -> Iterator[tuple[Node, list[bytes]]]:
+        for node, names in self._names():
+            times = ask_each(node, [command(b"TTL", name) for name in names])
+            lives = [time if isinstance(time, int) and time >= 0 else None for time in times]
+            values = [Value(name, 0, life) for name, life in zip(names, lives, strict=True)]
+            yield node, [value.name for value in values if is_chosen(value)]
 
     def _names(self) -> Iterator[tuple[Node, list[bytes]]]:
         for node in self._topology.primaries(TIMEOUT_SECONDS):
