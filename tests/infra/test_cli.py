@@ -107,7 +107,7 @@ def test_the_templates_name_where_a_thing_stands(
     assert any(entry["what"].startswith("L2:") for entry in review["encryption"])
 
 
-def test_a_mistake_that_a_construct_finds_ends_in_one_sentence(tmp_path: Path) -> None:
+def test_a_mistake_ends_in_one_sentence_with_its_place(tmp_path: Path) -> None:
     reference = ROOT / "examples" / "reference"
     written = yaml.safe_load((reference / "deployment.yaml").read_text())
     written["endpoints"] = [str(reference / name) for name in written["endpoints"]]
@@ -120,9 +120,8 @@ def test_a_mistake_that_a_construct_finds_ends_in_one_sentence(tmp_path: Path) -
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
-    assert errors[0].startswith(
-        "error: cluster.kubernetesVersion is '1.20'; expected one that HyperPod supports"
-    )
+    place = f'error: {file}:11:3: cluster.kubernetesVersion is "1.20"; expected one that HyperPod supports'
+    assert errors[0].startswith(place)
     assert "Subprocess exited with error 1" in done.stderr
     assert "Traceback" not in done.stderr
     assert 'File "' not in done.stderr
