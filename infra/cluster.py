@@ -7,11 +7,11 @@ from typing import Any
 import aws_cdk as cdk
 from constructs import Construct
 
+from hypertier.catalog.node_images import efa_image
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.roles import WHOLE, roles_of
 from hypertier_cdk import HyperPodCluster, Network, TieredStorage
 from hypertier_cdk.charts.disaggregation import EFA_RESOURCE
-from hypertier_cdk.node_agents import efa_image
 from infra.controllers import add_controllers
 from infra.existing import existing_eks, existing_network
 from infra.operator import add_operator
@@ -55,6 +55,7 @@ class ClusterStack(cdk.Stack):
             else None,
             nvidia_plugin_image=deployment.images.nvidia_device_plugin,
             efa_plugin_image=efa_plugin_image(deployment),
+            health_agent_image=deployment.images.health_agent,
             name=deployment.name,
         )
         self.operator_ready = add_operator(self, deployment, self.cluster)

@@ -26,6 +26,9 @@ AS_TYPED: Mapping[str, str] = {
     "oidc_provider_arn": "cluster.attributes.oidcProviderArn",
     "private_subnet_ids": "cluster.attributes.privateSubnetIds",
     "registry": "controllers.registry",
+    "nvidia_plugin_image": "images.nvidiaDevicePlugin",
+    "efa_plugin_image": "images.efaDevicePlugin",
+    "health_agent_image": "images.healthAgent",
     "min_replicas": "scaling.min",
     "max_replicas": "scaling.max",
 }

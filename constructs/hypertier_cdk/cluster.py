@@ -11,6 +11,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
+from hypertier.catalog.node_images import NVIDIA_PLUGIN_IMAGE
 from hypertier.errors import ConfigError
 from hypertier.planning.addresses import addresses_by_zone
 from hypertier.spec import instance_group as spec
@@ -25,7 +26,7 @@ from hypertier_cdk.instance_group import InstanceGroup
 from hypertier_cdk.lifecycle_scripts import LifecycleScripts, located
 from hypertier_cdk.manifest import new_manifest
 from hypertier_cdk.network import Network
-from hypertier_cdk.node_agents import NVIDIA_PLUGIN_IMAGE, node_agents
+from hypertier_cdk.node_agents import node_agents
 from hypertier_cdk.plain import resource
 from hypertier_cdk.readiness import NodeReadiness
 from hypertier_cdk.roles import CLUSTER_TAG, autoscaling_role, execution_role, let_read_scripts
@@ -88,6 +89,7 @@ class HyperPodCluster(ClusterBase):
             ("health_agent_image", health_agent_image),
         ):
             check_image(setting, image)
+            network.refuse_unreachable_image(setting, image)
         asked = [InstanceGroup.of(group) for group in instance_groups]
         region = cdk.Stack.of(self).region
         agents = node_agents(
@@ -99,7 +101,7 @@ class HyperPodCluster(ClusterBase):
         )
         if nvidia_plugin_image is None and any(group.has_gpus for group in asked):
             network.refuse_internet(
-                "nvidia_plugin_image (in a deployment file images.nvidiaDevicePlugin)",
+                "nvidia_plugin_image",
                 None,
                 f"a copy of {NVIDIA_PLUGIN_IMAGE} in Amazon ECR",
             )

@@ -123,6 +123,13 @@ class InferenceEndpoint(Construct):
             key = secretsmanager.Secret.from_secret_complete_arn(self, "EncryptionKey", key_arn)
             let_read_secret(self.engine_role, key)
 
+        for setting, image in (
+            ("engine_image", engine_image),
+            ("router_image", router_image),
+            ("images.engine", deployment.images.engine if selfhosted else None),
+            ("images.router", deployment.images.router if selfhosted else None),
+        ):
+            cluster.network.refuse_unreachable_image(setting, image)
         engine, router = self._images(deployment, engine_image, router_image)
         inputs = ChartInputs(
             l2_url=store.url if store else None,

@@ -206,13 +206,19 @@ class Network(Construct):
             ConfigError: an image does not lie in Amazon ECR.
         """
         for manifest in objects:
+            name = f"{manifest.get('kind')} {manifest.get('metadata', {}).get('name')}"
             for image in images_of(manifest):
-                if not is_reachable_image(image):
-                    self.refuse_internet(
-                        f"image of {manifest.get('kind')} {manifest.get('metadata', {}).get('name')}",
-                        image,
-                        "an image in Amazon ECR, for example behind a pull-through cache rule",
-                    )
+                self.refuse_unreachable_image(f"image of {name}", image)
+
+    def refuse_unreachable_image(self, setting: str, image: str | None) -> None:
+        """Refuse an image that no node of a closed network can pull; None is none.
+
+        Raises:
+            ConfigError: it does not lie in Amazon ECR; names `setting`.
+        """
+        if image is not None and not is_reachable_image(image):
+            instead = "an image in Amazon ECR, for example behind a pull-through cache rule"
+            self.refuse_internet(setting, image, instead)
 
     def check_room(self, num_addresses: Mapping[str | None, int]) -> None:
         """Refuse more nodes than the subnets have addresses for: by zone id, or None for nodes in any zone.

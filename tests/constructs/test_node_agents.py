@@ -17,15 +17,13 @@ from kubernetes_gate import (
     workloads_select_their_own_pods,
 )
 
+from hypertier.catalog.node_images import HEALTH_AGENT_ACCOUNTS, NVIDIA_PLUGIN_IMAGE, health_agent_image
 from hypertier.errors import ConfigError
 from hypertier.spec.instance_group import GROUP_LABEL
 from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, Taint
 from hypertier_cdk.node_agents import (
-    HEALTH_AGENT_ACCOUNTS,
-    NVIDIA_PLUGIN_IMAGE,
     efa_device_plugin,
     health_agent,
-    health_agent_image,
     node_agents,
     nvidia_device_plugin,
 )
@@ -161,7 +159,7 @@ def closed_cluster(stack: Any, **settings: Any) -> HyperPodCluster:
 
 
 def test_a_closed_network_asks_for_a_copy_of_nvidia_s_plugin() -> None:
-    with pytest.raises(ConfigError, match=r"images\.nvidiaDevicePlugin") as refused:
+    with pytest.raises(ConfigError, match="nvidia_plugin_image is not set") as refused:
         closed_cluster(new_stack())
 
     assert NVIDIA_PLUGIN_IMAGE in str(refused.value)

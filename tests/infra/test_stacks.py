@@ -19,7 +19,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.cache_tiers import ExistingStore
 from hypertier.spec.cluster import Cluster
-from hypertier.spec.deployment import Deployment, DeploymentFile, Scaling
+from hypertier.spec.deployment import Deployment, DeploymentFile, Scaling, load_deployment
 from hypertier.spec.endpoint import InferenceGateway
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier_cdk.review.kubernetes import objects_of, of_kind
@@ -160,6 +160,42 @@ def test_what_cannot_work_is_refused_in_the_words_of_the_file(
 ) -> None:
     with pytest.raises(ConfigError) as refused:
         add_stacks(cdk.App(), replace(reference_deployment, **change))
+
+    assert refused.value.setting == setting
+
+
+def test_where_no_image_of_the_health_agent_is_known_its_key_is_named(
+    reference_deployment: Deployment,
+) -> None:
+    anywhere = tuple(
+        replace(group, availability_zone_id=None) for group in reference_deployment.instance_groups
+    )
+    seoul = replace(reference_deployment, region="ap-northeast-2", instance_groups=anywhere)
+    images = replace(seoul.images, health_agent="registry.example/agent:1")
+
+    with pytest.raises(ConfigError) as refused:
+        add_stacks(new_app(UNSTAGED), seoul)
+    add_stacks(new_app(UNSTAGED), replace(seoul, images=images))
+
+    assert refused.value.setting == "images.healthAgent"
+
+
+@pytest.mark.parametrize(
+    ("field", "setting"),
+    [
+        ("engine", "images.engine"),
+        ("router", "images.router"),
+        ("nvidia_device_plugin", "images.nvidiaDevicePlugin"),
+        ("efa_device_plugin", "images.efaDevicePlugin"),
+        ("health_agent", "images.healthAgent"),
+    ],
+)
+def test_an_image_that_a_closed_network_cannot_reach_is_named_as_typed(field: str, setting: str) -> None:
+    closed = load_deployment(ROOT / "examples" / "closed-network" / "deployment.yaml")
+    images = replace(closed.images, **{field: "docker.io/acme/image:1"})
+
+    with pytest.raises(ConfigError, match="an image in Amazon ECR") as refused:
+        add_stacks(new_app(UNSTAGED), replace(closed, images=images))
 
     assert refused.value.setting == setting
 

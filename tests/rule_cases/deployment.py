@@ -9,7 +9,6 @@ from hypertier.spec.rules.rule import DEPLOYMENT
 
 S3_SOURCE = "spec.modelSourceConfig.modelSourceType"
 S3_MOUNTED = {"addons": ["aws-mountpoint-s3-csi-driver"]}
-OPERATOR_MOUNTED = {"addons": ["amazon-sagemaker-hyperpod-inference"]}
 SCALER, PD, ROUTERS = "spec.autoScalingSpec", "spec.pdSpec", "spec.intelligentRoutingSpec.autoScalingSpec"
 
 CASES = [
@@ -217,13 +216,6 @@ CASES = [
         name="fallback",
     ),
     Case(
-        "existing-cluster-untold",
-        {"cluster": {"existing": "prod"}},
-        "cluster.attributes",
-        {"cluster": {"kubernetesVersion": "1.35"}},
-        kind=DEPLOYMENT,
-    ),
-    Case(
         "no-open-group",
         {"instanceGroups.0.taints": [{"key": "team"}]},
         "instanceGroups",
@@ -248,13 +240,6 @@ CASES = [
         name="digit-first",
     ),
     Case("release-name", {"name": "a" * 52}, "name", {"name": "a" * 51}, kind=DEPLOYMENT),
-    Case(
-        "kubernetes-version",
-        {"cluster": {"existing": "prod", "kubernetesVersion": "1.29"}},
-        "cluster.kubernetesVersion",
-        {"cluster": {"existing": "prod", "kubernetesVersion": "1.34"}},
-        kind=DEPLOYMENT,
-    ),
     Case(
         "ignored-by-operator",
         {"serving": "operator", "cache": {"l1": {"size": "100Gi"}}},
@@ -291,21 +276,6 @@ CASES = [
         "cache.l2.epoch",
         kind=DEPLOYMENT,
         name="epoch of the operator",
-    ),
-    Case(
-        "existing-cluster-addons",
-        {"serving": "operator", "cluster": {"existing": "prod"}},
-        "cluster.attributes.addons",
-        {"cluster": {"existing": "prod"}},
-        kind=DEPLOYMENT,
-    ),
-    Case(
-        "existing-cluster-addons",
-        {"serving": "operator", "cluster": {"attributes": {"eksClusterName": "prod"}}},
-        "cluster.attributes.addons",
-        {"serving": "operator", "cluster": {"attributes": {"eksClusterName": "prod", **OPERATOR_MOUNTED}}},
-        kind=DEPLOYMENT,
-        name="eks",
     ),
     Case(
         "engine-tls-arguments",

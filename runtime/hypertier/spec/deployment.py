@@ -73,12 +73,14 @@ class Images:
 
     NVIDIA's device plugin comes from NVIDIA's registry, which a closed network cannot reach: there it must
     be named. The EFA device plugin, for endpoints that ask for EFA, comes from Amazon EKS's own registries.
+    HyperPod's health agent comes from AWS's registry of the Region; where that is not known it must be named.
     """
 
     engine: str | None = None
     router: str | None = None
     nvidia_device_plugin: str | None = None
     efa_device_plugin: str | None = None
+    health_agent: str | None = None
 
     def __post_init__(self) -> None:
         for key, image in (
@@ -86,6 +88,7 @@ class Images:
             ("router", self.router),
             ("nvidiaDevicePlugin", self.nvidia_device_plugin),
             ("efaDevicePlugin", self.efa_device_plugin),
+            ("healthAgent", self.health_agent),
         ):
             if image is not None and not IMAGE.fullmatch(image):
                 raise ConfigError(f"images.{key}", image, IMAGE_FORM)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypertier.catalog.addons import INFERENCE_OPERATOR, OPERATOR_PREREQUISITES, existing_with
 from hypertier.catalog.instance_types import INSTANCE_TYPES, find_instance_type
 from hypertier.catalog.zones import ZONE_ID
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.cache_tiers import L1, L2, L2Tenant, check_tenants_of
-from hypertier.spec.cluster import KUBERNETES_VERSIONS, Cluster, check_region, check_subnet, check_zone
+from hypertier.spec.cluster import Cluster, check_region, check_subnet, check_zone
 from hypertier.spec.deployment import (
     NAME,
     SERVING_MODES,
@@ -300,40 +299,6 @@ def quotas_exceed_store(subject: Subject) -> Iterator[Hit]:
         yield hit(TENANTS, total=total // 2**30, size=l2.size_bytes // 2**30)
 
 
-@rule(
-    "kubernetes-version",
-    "warning",
-    kinds=(DEPLOYMENT,),
-    source=sources.EKS_PREREQUISITES,
-    en="{path} is {got}; HyperPod is documented for Kubernetes 1.30 to 1.35",
-    ko="{path} 값이 {got}입니다. HyperPod 문서는 Kubernetes 1.30부터 1.35까지 지원합니다",
-)
-def kubernetes_version(subject: Subject) -> Iterator[Hit]:
-    """Of a cluster that exists; a new one of another version is an error."""
-    version = subject.manifest.text("cluster.kubernetesVersion")
-    if version and _eks_exists(subject) and version not in KUBERNETES_VERSIONS:
-        yield suggested(path("cluster.kubernetesVersion"), KUBERNETES_VERSIONS[-1])
-
-
-def _eks_exists(subject: Subject) -> bool:
-    return any(map(subject.manifest.has, ("cluster.existing", "cluster.attributes.eksClusterName")))
-
-
-@rule(
-    "existing-cluster-untold",
-    "warning",
-    kinds=(DEPLOYMENT,),
-    source=sources.HYPERTIER,
-    en="{path} is not set but cluster.existing is: `cdk synth` asks nothing of AWS, so it needs to be told; "
-    "`hypertier render` does not",
-    ko="cluster.existing을 지정했는데 {path} 값이 없습니다. `cdk synth`는 AWS에 묻지 않으므로 필요합니다. "
-    "`hypertier render`에는 필요하지 않습니다",
-)
-def existing_cluster_untold(subject: Subject) -> Iterator[Hit]:
-    if subject.manifest.text("cluster.existing") and not subject.manifest.has("cluster.attributes"):
-        yield hit(path("cluster.attributes"))
-
-
 # keys that only our own engines and routers read, beside those that are refused
 _OURS_ALONE = (
     "cache.l1.size",
@@ -364,20 +329,3 @@ def ignored_by_operator(subject: Subject) -> Iterator[Hit]:
         where = path(dotted_path)
         if subject.manifest.has(where):
             yield hit(where)
-
-
-@rule(
-    "existing-cluster-addons",
-    "warning",
-    kinds=(DEPLOYMENT,),
-    source=sources.SETUP,
-    en="{path} does not name {missing}, so with serving: operator they are made; the deployment fails where "
-    "one of them exists after all, under whatever installs it",
-    ko="{path}에 {missing}이(가) 없으므로 serving: operator에서는 새로 만듭니다. 이미 있으면(무엇으로 "
-    "설치했든) 배포가 실패합니다",
-)
-def existing_cluster_addons(subject: Subject) -> Iterator[Hit]:
-    addons = existing_with(subject.manifest.texts("cluster.attributes.addons"))
-    missing = [name for name in (*OPERATOR_PREREQUISITES, INFERENCE_OPERATOR) if name not in addons]
-    if missing and _eks_exists(subject) and subject.manifest.text("serving") == "operator":
-        yield hit(path("cluster.attributes.addons"), missing=", ".join(missing))
