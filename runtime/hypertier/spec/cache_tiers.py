@@ -15,9 +15,11 @@ from hypertier.spec.unique import check_unique
 from hypertier.tier.address import parse_l2_url
 from hypertier.tier.gate import MODES
 from hypertier.tier.settings import MOST_CONNECTIONS, TierSettings
+from hypertier.tier.tenants import LONGEST_TTL_SECONDS
 
 _SECRET_ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[!-~]{1,512}-\w{6}")
 SMALLEST_QUOTA_BYTES = 64 * 2**20
+LONGEST_TTL = "ten years at most"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,8 @@ class L2Tenant:
             raise ConfigError(
                 f"cache.l2.tenants.{self.name}.ttl", self.ttl, "more than 0; to store nothing, quota: 0"
             )
+        if (self.ttl_seconds or 0) > LONGEST_TTL_SECONDS:
+            raise ConfigError(f"cache.l2.tenants.{self.name}.ttl", self.ttl, LONGEST_TTL)
 
     @property
     def quota_bytes(self) -> int | None:
@@ -171,6 +175,9 @@ class L2:
                 raise ConfigError(
                     setting, written, "more than 0; a manifest that wants no L2 does not enable it"
                 )
+
+        if self.ttl_seconds > LONGEST_TTL_SECONDS:
+            raise ConfigError("cache.l2.ttl", self.ttl, LONGEST_TTL)
 
     @property
     def encryption_secret_arn(self) -> str | None:

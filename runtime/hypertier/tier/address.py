@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -10,6 +12,8 @@ from hypertier.errors import ConfigError
 URL_VARIABLE = "HYPERTIER_L2_URL"
 EXPECTED = "redis://HOST:PORT or rediss://HOST:PORT"
 DAEMON_SCHEME = "sagemaker-hyperpod"
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_VARIABLE = re.compile(r"\$\([a-z0-9_]+\)")  # with the underscore that Kubernetes' and Docker's names have
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ def parse_l2_url(url: str, setting: str = URL_VARIABLE) -> L2Address:
         )
     if not parts.hostname:
         raise ConfigError(setting, shown, f"{EXPECTED}: the host is missing")
+    if not is_host(parts.hostname):
+        raise ConfigError(setting, shown, f"{EXPECTED}: the host is no name, and no address")
     if port is None or port == 0:
         raise ConfigError(setting, shown, f"{EXPECTED}: the port is missing; Valkey's usual one is 6379")
     if parts.query or parts.fragment:
@@ -67,6 +73,23 @@ def parse_l2_url(url: str, setting: str = URL_VARIABLE) -> L2Address:
     if database and not (database.isascii() and database.isdecimal()):
         raise ConfigError(setting, shown, f"{EXPECTED}, or with /DATABASE, a number")
     return L2Address(parts.hostname, port, parts.scheme == "rediss", int(database or 0))
+
+
+def is_host(name: str) -> bool:
+    """Whether this can be the name of a host, or its number; or a variable of a pod, as `$(NODE_IP)`."""
+    if is_ip(name) or _VARIABLE.fullmatch(name):
+        return True
+    labels = name.removesuffix(".").split(".")
+    return not labels[-1].isdecimal() and all(_LABEL.fullmatch(label) for label in labels)
+
+
+def is_ip(name: str) -> bool:
+    """Whether a host is given by its number."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def without_credentials(url: str) -> str:

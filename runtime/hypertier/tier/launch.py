@@ -19,7 +19,7 @@ from hypertier.tier.address import parse_l2_url
 from hypertier.tier.certificates import hand_on
 from hypertier.tier.gate import MODES, GateMode
 from hypertier.tier.preflight import CONNECTOR, Host, check_engine
-from hypertier.tier.settings import TierSettings
+from hypertier.tier.settings import LARGEST, TierSettings, check_range
 from hypertier.tier.tenants import Terms, read_tenants
 from hypertier.tier.transfer import Transfer, nixl_config
 
@@ -107,8 +107,7 @@ def _offloading(settings: CacheSettings) -> dict[str, Any]:
             "l1_bytes", None, "a size in bytes beside l2_url: what L2 holds reaches the GPU through L1"
         )
     for name, smallest in SMALLEST.items():
-        if getattr(settings, name) < smallest:
-            raise ConfigError(name, getattr(settings, name), f"{smallest} or more")
+        check_range(name, getattr(settings, name), smallest, LARGEST.get(name))
     if settings.blocks_per_chunk is not None and settings.blocks_per_chunk < 1:
         raise ConfigError(
             "blocks_per_chunk", settings.blocks_per_chunk, "1 or more, or nothing for vLLM's default"

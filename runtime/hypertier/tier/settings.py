@@ -9,7 +9,7 @@ from typing import Any, Literal
 from hypertier.errors import ConfigError
 from hypertier.tier.address import URL_VARIABLE, L2Address, parse_l2_url
 from hypertier.tier.gate import MODES, GateMode
-from hypertier.tier.tenants import Terms, read_tenants
+from hypertier.tier.tenants import LONGEST_TTL_SECONDS, Terms, read_tenants
 
 MoverMode = Literal["process", "threads"]
 MOVERS: tuple[MoverMode, ...] = ("process", "threads")
@@ -77,11 +77,31 @@ SMALLEST = {
 
 MOST_CONNECTIONS = 64  # each is a thread, and takes turns with the others at Python's lock
 
+LARGEST = {
+    "ttl_seconds": LONGEST_TTL_SECONDS,
+    "connections": MOST_CONNECTIONS,
+    "stripe_bytes": 16 * 1024 * 1024,
+    "lookup_deadline_ms": 60_000,
+    "load_deadline_ms": 60_000,
+    "io_timeout_ms": 60_000,
+}
+
 KINDS: dict[str, tuple[type, str]] = {
     "int": (int, "a whole number"),
     "bool": (bool, "true or false"),
     "dict[str, Terms]": (dict, "an object of tenants by name"),
 }
+
+
+def check_range(setting: str, value: int, smallest: int, largest: int | None = None) -> None:
+    """Check a number against its limits.
+
+    Raises:
+        ConfigError: it is beyond one of them.
+    """
+    if value < smallest or (largest is not None and value > largest):
+        wanted = f"{smallest} or more" if largest is None else f"{smallest} to {largest}"
+        raise ConfigError(setting, value, wanted)
 
 
 def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> TierSettings:
@@ -97,10 +117,8 @@ def read_settings(config: Mapping[str, Any], environ: Mapping[str, str]) -> Tier
         kind, words = KINDS.get(str(known[key].type), (str, "text"))
         if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
             raise ConfigError(f"secondary_tiers.{key}", value, words)
-        if isinstance(value, int) and value < SMALLEST.get(key, 0):
-            raise ConfigError(f"secondary_tiers.{key}", value, f"{SMALLEST[key]} or more")
-    if config.get("connections", 1) > MOST_CONNECTIONS:
-        raise ConfigError("secondary_tiers.connections", config["connections"], f"1 to {MOST_CONNECTIONS}")
+        if isinstance(value, int):
+            check_range(f"secondary_tiers.{key}", value, SMALLEST.get(key, 0), LARGEST.get(key))
     if config.get("gate", "auto") not in MODES:
         raise ConfigError("secondary_tiers.gate", config["gate"], f"one of {', '.join(MODES)}")
     if config.get("mover", "process") not in MOVERS:

@@ -32,7 +32,10 @@ class Terms:
     quota_bytes: int | None = None
 
 
+LONGEST_TTL_SECONDS = 10 * 365 * 86_400  # Valkey refuses to keep anything for some hundred million years
+
 SMALLEST = {"ttl_seconds": 1, "quota_bytes": 0}
+LARGEST = {"ttl_seconds": LONGEST_TTL_SECONDS}
 
 
 def tenant_tag(name: str) -> bytes:
@@ -103,6 +106,8 @@ def _read_terms(config: Any, setting: str) -> Terms:
             raise ConfigError(f"{setting}.{key}", value, f"one of {', '.join(sorted(SMALLEST))}")
         if not isinstance(value, int) or isinstance(value, bool) or value < SMALLEST[key]:
             raise ConfigError(f"{setting}.{key}", value, f"a whole number, {SMALLEST[key]} or more")
+        if value > LARGEST.get(key, value):
+            raise ConfigError(f"{setting}.{key}", value, f"a whole number, {SMALLEST[key]} to {LARGEST[key]}")
     return Terms(**config)
 
 

@@ -29,6 +29,7 @@ LEDGER_SECONDS = 300.0  # of a tenant with a quota, uses within it count as one
 UNACCOUNTED_SHARE = 32  # of a quota, one part may be under way from each engine,
 UNACCOUNTED_CHUNKS = 64  # or so many chunks, where that is more: a prompt is to find room at once
 RETRY_SECONDS = 1.0
+MOST_NOTES = 4096  # that wait: an L2 that is slow but answers must not gather what is done in each step
 APART_SECONDS = 1e-6  # a chunk counts as used this much before the one in front of it: prefixes outlive ends
 
 
@@ -88,8 +89,12 @@ class Upkeep:
         return True
 
     def stored(self, keys: Sequence[bytes]) -> None:
-        """Chunks were stored, each in front of the next."""
-        self._notes.put((True, keys))
+        """Chunks were stored, each in front of the next.
+
+        Those of a tenant with a quota are noted in any case: what waits of them is bounded by `admits`.
+        """
+        if not self._is_behind or any(self._limit(key) is not None for key in keys):
+            self._notes.put((True, keys))
 
     def abandoned(self, keys: Sequence[bytes]) -> None:
         """Chunks were admitted but not stored."""
@@ -100,10 +105,15 @@ class Upkeep:
     def used(self, keys: Iterable[bytes]) -> None:
         """Chunks are in use, each in front of the next; `keys` is gone through later, by another thread.
 
-        While L2 is left alone nothing is noted, and no thread wakes: what is still in use is heard of again.
+        While L2 is left alone nothing is noted, and no thread wakes, nor while the thread is far behind: what
+        is still in use is heard of again.
         """
-        if self._guard.circuit.is_closed or self._guard.circuit.may_try:
+        if (self._guard.circuit.is_closed or self._guard.circuit.may_try) and not self._is_behind:
             self._notes.put((False, keys))
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._notes.qsize() >= MOST_NOTES
 
     @property
     def has_gone(self) -> bool:

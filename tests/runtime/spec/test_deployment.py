@@ -66,6 +66,7 @@ def test_every_key_but_endpoints_has_a_default(tmp_path: Path) -> None:
         pytest.param(tenants({"name": "a", "quota": "1"}), "cache.l2.tenants.a.quota", id="quota"),
         pytest.param(tenants({"name": "a", "quota": "ten"}), "cache.l2.tenants.a.quota", id="quota-words"),
         pytest.param(tenants({"name": "a", "ttl": "0s"}), "cache.l2.tenants.a.ttl", id="tenant-ttl"),
+        pytest.param(tenants({"name": "a", "ttl": "87601h"}), "cache.l2.tenants.a.ttl", id="tenant-endless"),
         pytest.param(tenants({"name": "a"}, {"name": "a"}), "cache.l2.tenants", id="tenant-twice"),
         pytest.param(
             {"cache": {"l2": {"backend": "tieredstorage", "tenants": [{"name": "a"}]}}},
@@ -176,6 +177,7 @@ DAY = {"name": "day", "cron": "cron(0 8 ? * MON-FRI *)", "minReplicas": 1}
         pytest.param("cache.l2.size", "0", "cache.l2.size", id="no-l2"),
         pytest.param("cache.l2.bandwidth", "0GB/s", "cache.l2.bandwidth", id="no-bandwidth"),
         pytest.param("cache.l2.ttl", "0s", "cache.l2.ttl", id="no-ttl"),
+        pytest.param("cache.l2.ttl", "87601h", "cache.l2.ttl", id="endless-ttl"),
         pytest.param("images.engine", "", "images.engine", id="no-image"),
         pytest.param("images.router", "a b", "images.router", id="image-with-a-space"),
         pytest.param("scaling.schedules", [{**DAY, "name": "A"}], f"{FIRST}.name", id="schedule's-name"),

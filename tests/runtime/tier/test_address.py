@@ -18,8 +18,12 @@ from hypertier.tier.address import L2Address, parse_l2_url
         ),
         ("redis://10.0.0.7:7000/2", L2Address("10.0.0.7", 7000, False, 2)),
         ("redis://[::1]:6379/", L2Address("::1", 6379)),
+        (
+            "redis://my_cache.default.svc.cluster.local.:6379",
+            L2Address("my_cache.default.svc.cluster.local.", 6379),
+        ),
     ],
-    ids=["plain", "tls", "database", "ipv6"],
+    ids=["plain", "tls", "database", "ipv6", "kubernetes"],
 )
 def test_a_good_url_is_read(url: str, address: L2Address) -> None:
     assert parse_l2_url(url) == address
@@ -40,6 +44,12 @@ def test_the_daemon_of_hyperpod_has_a_scheme_of_its_own() -> None:
         ("cache:6379", "protocol of Redis"),
         ("", "protocol of Redis"),
         ("redis://:6379", "host is missing"),
+        ("redis://ca che:6379", "no name, and no address"),
+        ("redis://cache..local:6379", "no name, and no address"),
+        ("redis://-cache:6379", "no name, and no address"),
+        ("redis://%20:6379", "no name, and no address"),
+        ("redis://10.0.0.700:6379", "no name, and no address"),
+        (f"redis://{'a' * 64}.local:6379", "no name, and no address"),
         ("redis://cache", "port is missing"),
         ("redis://cache:0", "port is missing"),
         ("redis://cache:99999", "1 to 65535"),

@@ -129,7 +129,7 @@ def test_terms_that_cannot_work_are_refused_before_an_engine_sees_them() -> None
     [
         (CacheSettings(l2_url=URL), "l1_bytes is not set; expected a size in bytes beside l2_url"),
         (CacheSettings(l1_bytes=0), "l1_bytes is 0; expected 1 or more"),
-        (CacheSettings(l1_bytes=1, ttl_seconds=0), "ttl_seconds is 0; expected 1 or more"),
+        (CacheSettings(l1_bytes=1, ttl_seconds=0), "ttl_seconds is 0; expected 1 to 315360000"),
         (CacheSettings(l1_bytes=1, epoch=-1), "epoch is -1; expected 0 or more"),
         (CacheSettings(l1_bytes=1, blocks_per_chunk=0), "blocks_per_chunk is 0; expected 1 or more"),
         (

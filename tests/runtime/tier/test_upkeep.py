@@ -22,7 +22,7 @@ from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries, NamespaceSource
 from hypertier.tier.metrics import Counters
 from hypertier.tier.tenants import Tenants, Terms, tenant_tag
-from hypertier.tier.upkeep import BATCH, LEDGER_SECONDS, RENEWAL_SECONDS, Upkeep
+from hypertier.tier.upkeep import BATCH, LEDGER_SECONDS, MOST_NOTES, RENEWAL_SECONDS, Upkeep
 
 CHUNK = 100_000  # two stripes
 STRIPE = 64 * 1024
@@ -305,6 +305,29 @@ def test_while_l2_is_left_alone_uses_wake_no_thread_until_it_is_time_to_try(worl
 
     assert asked == ["when it may be back"]
     assert world.one.counters.total("chunks_renewed") == 1
+
+
+def test_behind_an_l2_that_is_slow_notes_do_not_gather_without_end_and_quotas_are_still_kept(
+    world: World,
+) -> None:
+    world.one.store(key(FREE, 0))
+    world.clock.advance(TTL * 0.6)
+    world.backend.gate.clear()
+    before = world.backend.num_calls
+    world.one.upkeep.used([key(FREE, 0)])
+    assert eventually(lambda: world.backend.num_calls == before + 1)
+
+    for number in range(3 * MOST_NOTES):
+        world.one.upkeep.used([key(FREE, number)])
+        world.one.upkeep.stored([key(FREE, number)])
+    waiting = world.one.upkeep._notes.qsize()
+    assert world.one.upkeep.admits(key(GLOBEX, 0))
+    world.one.upkeep.stored([key(GLOBEX, 0)])
+    world.backend.gate.set()
+    world.one.settled()
+
+    assert waiting == MOST_NOTES
+    assert eventually(lambda: len(world.backend.ledgers.get(world.one.entries.ledger_name(GLOBEX), {})) == 1)
 
 
 def test_what_was_stored_meanwhile_is_written_down_when_the_ledger_is_back(world: World) -> None:

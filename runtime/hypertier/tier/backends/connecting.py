@@ -9,9 +9,8 @@ import ssl
 import time
 
 from hypertier.errors import ConfigError, TierUnavailableError
-from hypertier.tier.address import L2Address
+from hypertier.tier.address import L2Address, is_ip
 from hypertier.tier.asking import Asker
-from hypertier.tier.backends.slots import is_ip
 
 CA_FILE = "secondary_tiers.ca_file"
 RESOLVE_SHARE = 0.5  # of the time there is to connect, where an older answer would do

@@ -6,13 +6,12 @@ https://valkey.io/topics/cluster-spec/ and https://valkey.io/commands/cluster-sl
 from __future__ import annotations
 
 import binascii
-import ipaddress
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hypertier.errors import TierProtocolError
-from hypertier.tier.address import L2Address
+from hypertier.tier.address import L2Address, is_ip
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 
 NUM_SLOTS = 16_384
@@ -87,12 +86,3 @@ def host_name(host: bytes | None, details: Sequence[Reply], asked: str) -> str:
             if label == b"hostname" and isinstance(value, bytes) and value:
                 return value.decode("ascii", "replace")
     return name
-
-
-def is_ip(name: str) -> bool:
-    """Whether a host is given by its number."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
