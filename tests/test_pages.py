@@ -27,7 +27,11 @@ FLAGS_OF_OTHERS = {
     "--require-approval",  # the CDK's
     *("--max-semi-space-size", "--v8-pool-size"),  # Node's
 }
-NO_MODULES = {"hypertier.dev", "hypertier.renderer"}  # an API group, and a group of entry points
+NO_MODULES = {
+    "hypertier.dev",
+    "hypertier.renderer",
+    "hypertier.objects",
+}  # an API group, groups of entry points
 
 
 def text_of(page: Path) -> str:

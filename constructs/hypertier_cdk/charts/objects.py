@@ -64,6 +64,18 @@ def namespace_objects(deployment: Deployment) -> list[Object]:
     ]
 
 
+def deployment_objects(deployment: Deployment) -> list[Object]:
+    """All objects as plain data, without cdk8s; what `hypertier lint` makes to see whether it can be done.
+
+    Raises:
+        ConfigError: a setting that cannot work, or would silently be without effect.
+    """
+    objects = namespace_objects(deployment)
+    for endpoint in deployment.endpoints:
+        objects += endpoint_objects(deployment, endpoint, ChartInputs())
+    return objects
+
+
 def check_version(version: str) -> None:
     """Refuse a Kubernetes that would drop part of what is rendered.
 

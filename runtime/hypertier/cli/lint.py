@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from hypertier.spec.lint import Report
+    from hypertier.spec.finding import Report
     from hypertier.spec.said import Language
 
 LOCALE_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order in which POSIX asks them

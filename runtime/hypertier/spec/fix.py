@@ -19,7 +19,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from hypertier.errors import ManifestError
-from hypertier.spec.lint import Finding, Report
+from hypertier.spec.finding import Finding, Report
 from hypertier.spec.patch import YAML_WORDS, patched
 from hypertier.spec.rules.rule import Edit
 from hypertier.spec.source import read_documents

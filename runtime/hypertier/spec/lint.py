@@ -13,8 +13,11 @@ from hypertier.errors import ConfigError, ManifestError, shown
 from hypertier.spec import codec
 from hypertier.spec.deployment import API_VERSION as DEPLOYMENT_VERSION
 from hypertier.spec.endpoint import API_GROUP
+from hypertier.spec.finding import UNREADABLE, Finding, Report, Source, once_a_place
 from hypertier.spec.instance_group import InstanceGroup
+from hypertier.spec.located import spot_of
 from hypertier.spec.paste import Repair, plain_line_ends, understand
+from hypertier.spec.rendering import refusal
 from hypertier.spec.rules import RULES, Edit
 from hypertier.spec.rules.rule import (
     CLUSTER,
@@ -22,7 +25,6 @@ from hypertier.spec.rules.rule import (
     GATEWAY,
     MODELS,
     SERVICE_ACCOUNT,
-    Severity,
 )
 from hypertier.spec.rules.subject import Subject, Surroundings, Version, parse_version
 from hypertier.spec.said import Language
@@ -32,66 +34,9 @@ from hypertier.spec.tree import Document, View, dotted, objects
 
 DEPLOYMENT_GROUP = DEPLOYMENT_VERSION.partition("/")[0]
 SUFFIXES = (".yaml", ".yml", ".json")
-UNREADABLE = "unreadable"
 NOT_A_MANIFEST = "not-a-manifest"
-REFUSES_A_VALUE = (
-    "placeholder",
-    "kind-or-version",
-    "missing-field",
-    "wrong-type",
-    "not-a-choice",
-    "out-of-bounds",
-    "bad-quantity",
-    "argument-form",
-    "instance-type-prefix",
-    "setting",
-    "memory-over-node",
-)
-"""Rules after which no other is asked about the same value: the first one that speaks is what to mend."""
+NOT_RENDERED = "not-rendered"
 OPERATOR_SERVICE_ACCOUNT = "hyperpod-inference-controller-manager"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing to say about a file. `fix` is the value that belongs at `path`, or None.
-
-    `line` and `column` count from 1; a `line` of 0 is the file as a whole, such as one that is not there.
-    """
-
-    file: str
-    line: int
-    column: int
-    path: str
-    severity: Severity
-    rule: str
-    message: str
-    fix: Any = None
-    edits: tuple[Edit, ...] = ()
-    document: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file's text with plain line ends, and the same after what pasting did to it was undone."""
-
-    pasted: str
-    repaired: str
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What linting found, in the order of the files and their lines; `sources` holds those that were read."""
-
-    findings: tuple[Finding, ...]
-    files: tuple[str, ...]
-    sources: Mapping[str, Source] = field(default_factory=dict)
-
-    @property
-    def exit_code(self) -> int:
-        """2 where a file could not be read, 1 where there is an error, else 0."""
-        if any(finding.rule == UNREADABLE for finding in self.findings):
-            return 2
-        return 1 if any(finding.severity == "error" for finding in self.findings) else 0
 
 
 @dataclass(slots=True)
@@ -141,6 +86,7 @@ def lint_files(
                 version = parse_version(str(deployment.get("operator.version") or "3.7"))
             subject.around = Surroundings(deployment, version, siblings)
     findings = [finding for read in files.values() for finding in _findings(read, language)]
+    findings += _unrendered(files, findings, language)
     sources = {read.name: read.source for read in files.values() if read.source is not None}
     return Report(tuple(findings), tuple(read.name for read in files.values()), sources)
 
@@ -346,23 +292,40 @@ def _why_no_endpoint(read: _File) -> str | None:
     return None if kinds == [MODELS[0]] else f"holds no {MODELS[0]}, the one kind that a deployment serves"
 
 
+def _unrendered(
+    files: Mapping[FilePath, _File], findings: Sequence[Finding], language: Language
+) -> Iterator[Finding]:
+    """What keeps deployments that every rule lets through from being rendered."""
+    broken = {finding.file for finding in findings if finding.severity == "error"}
+    for key, read in files.items():
+        for _, subject in read.subjects:
+            entries = subject.manifest.texts("endpoints") if subject.kind == DEPLOYMENT else []
+            names = {
+                files[file].name for entry in entries if (file := _identity(key.parent / entry)) in files
+            }
+            if not names or broken & {read.name, *names}:
+                continue
+            error = refusal(read.name)
+            if error is None:
+                continue
+            spot = spot_of(error.setting, read.name)
+            message = str(error)
+            if language == "ko":
+                message = (
+                    f"{error.setting} 값이 {shown(error.got)}입니다. 다음이어야 합니다: {error.expected}"
+                )
+            line, column = (spot.place.line, spot.place.column) if spot else (0, 1)
+            where = dotted(spot.where) if spot else error.setting
+            same = (name for name in names if spot and _identity(name) == _identity(spot.file))
+            yield Finding(next(same, read.name), line, column, where, "error", NOT_RENDERED, message)
+
+
 def _findings(read: _File, language: Language) -> list[Finding]:
     found = list(read.findings)
     for index, subject in read.subjects:
         found.extend(_check(read.name, index, subject, language))
     unique = {(f.document, f.path, f.rule, f.message): f for f in reversed(found)}
     return sorted(unique.values(), key=lambda f: (f.line, f.column, f.path, f.rule))
-
-
-def _once_a_place(findings: Iterable[Finding]) -> list[Finding]:
-    """Without what is said of a value that can't be read, or can't be at all, beside that."""
-    found = list(findings)
-    first: dict[str, str] = {}
-    for rule in REFUSES_A_VALUE:
-        for finding in found:
-            if finding.rule == rule:
-                first.setdefault(finding.path, rule)
-    return [finding for finding in found if first.get(finding.path, finding.rule) == finding.rule]
 
 
 def _check(name: str, index: int, subject: Subject, language: Language) -> Sequence[Finding]:
@@ -386,4 +349,4 @@ def _check(name: str, index: int, subject: Subject, language: Language) -> Seque
                     index,
                 )
             )
-    return _once_a_place(findings)
+    return once_a_place(findings)

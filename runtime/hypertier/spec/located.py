@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
 from hypertier.errors import ConfigError, HypertierError, ManifestError
 from hypertier.spec.arguments import PLACES, find_option
 from hypertier.spec.source import read_documents, read_text
-from hypertier.spec.tree import Document, Path, objects, path
+from hypertier.spec.tree import Document, Path, Place, objects, path
+
+ARGUMENTS = "spec.worker.args "
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in one of a deployment's files, and its path in the document."""
+
+    file: str
+    place: Place
+    where: Path
 
 
 @contextmanager
@@ -23,12 +35,24 @@ def located(deployment_file: FilePath | str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        for file, document in _documents(FilePath(deployment_file)):
-            where = _where(document, error.setting)
-            if where is not None:
-                place = document.place(where)
-                raise ManifestError(file, place.line, str(error), place.column) from error
-        raise
+        spot = spot_of(error.setting, deployment_file)
+        if spot is None:
+            raise
+        raise ManifestError(spot.file, spot.place.line, str(error), spot.place.column) from error
+
+
+def spot_of(setting: str, deployment_file: FilePath | str) -> Spot | None:
+    """Where `setting` is written, or else the nearest thing above it that is; None where nothing of it is,
+    or the same in several files.
+    """
+    found: list[Spot] = []
+    for file, document in _documents(FilePath(deployment_file)):
+        where = _where(document, setting)
+        if where:
+            found.append(Spot(file, document.place(where), (*document.inside, *where)))
+    deepest = max((len(spot.where) for spot in found), default=0)
+    best = [spot for spot in found if len(spot.where) == deepest]
+    return best[0] if len(best) == 1 else None
 
 
 def _documents(file: FilePath) -> Iterator[tuple[str, Document]]:
@@ -47,25 +71,26 @@ def _read(file: FilePath) -> list[Document]:
     return []
 
 
-def _where(document: Document, setting: str) -> Path | None:
-    """Where a document has `setting`: `name: spec.x[0].y`, `instanceGroups.gpu.count`, `--port`; or None."""
+def _where(document: Document, setting: str) -> Path:
+    """How far a document has `setting`: `name: spec.x[0].y`, `instanceGroups.gpu.count`, `--port`."""
     name, colon, bare = setting.partition(": ")
     if colon:
         own = document.view.text("metadata.name")
         if own is not None and own != name:
-            return None
+            return ()
         setting = bare
+    setting = setting.removeprefix(ARGUMENTS)
     if setting.startswith("-"):
         for words in map(path, PLACES):
             found = find_option(document.view.texts(words), setting)
             if found is not None:
                 return (*words, found[0])
-        return None
+        return ()
     return _followed(document.data, setting)
 
 
-def _followed(value: Any, setting: str) -> Path | None:
-    """`setting` as a path into `value`, or None; entries of lists go by their index or their name."""
+def _followed(value: Any, setting: str) -> Path:
+    """`setting` as a path into `value` as far as it is there; entries of lists go by index or name."""
     where: Path = ()
     while setting:
         steps: list[tuple[str, str | int]] = []
@@ -76,7 +101,7 @@ def _followed(value: Any, setting: str) -> Path | None:
             steps += [(str(e["name"]), i) for i, e in enumerate(value) if isinstance(e, dict) and "name" in e]
         fits = [step for step in steps if _begins(setting, step[0])]
         if not fits:
-            return None
+            break
         spelled, key = max(fits, key=lambda step: len(step[0]))
         value, where = value[key], (*where, key)
         setting = setting[len(spelled) :].removeprefix(".")

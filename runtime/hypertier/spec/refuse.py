@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hypertier.errors import ManifestError
 from hypertier.spec.deployment import check_kind, single_document
-from hypertier.spec.lint import Finding, lint_files
+from hypertier.spec.finding import Finding
+from hypertier.spec.lint import lint_files
 
 
 def refuse_errors(name: str) -> tuple[Finding, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypertier.spec.lint import Finding, Report
+from hypertier.spec.finding import Finding, Report
 from hypertier.spec.rules import RULES
 from hypertier.spec.said import Language
 

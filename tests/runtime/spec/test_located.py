@@ -52,6 +52,8 @@ def line_of(file: Path, text: str) -> str:
         pytest.param("b: spec.worker.args[1]", "b.yaml", "--max_model_len=8192", id="of the other's"),
         pytest.param("a: --max-model-len", "a.yaml", "--max_model_len=8192", id="an argument"),
         pytest.param("b: metadata.labels.a.b/c", "b.yaml", "a.b/c: d", id="dots in a key"),
+        pytest.param("instanceGroups.tpu.count", "deployment.yaml", "instanceGroups:", id="a list's entry"),
+        pytest.param("b: spec.worker.nothing.at.all", "b.yaml", "worker:", id="below what is written"),
     ],
 )
 def test_a_setting_that_is_written_is_named_with_its_place(
@@ -67,10 +69,11 @@ def test_a_setting_that_is_written_is_named_with_its_place(
 
 
 @pytest.mark.parametrize(
-    "setting",
-    ["scaling.max", "--port", "c: spec.replicas", "JSII_NODE", "instanceGroups.tpu.count", "spec.x"],
+    "setting", ["scaling.max", "--port", "c: spec.replicas", "JSII_NODE", "spec.worker.image"]
 )
-def test_a_setting_that_is_not_written_keeps_its_error(setting: str, tmp_path: Path) -> None:
+def test_a_setting_that_is_not_written_or_in_several_files_keeps_its_error(
+    setting: str, tmp_path: Path
+) -> None:
     deployed = write(tmp_path)
 
     with pytest.raises(ConfigError, match=r"is 7; expected 8"), located(deployed):

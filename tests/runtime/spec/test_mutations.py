@@ -13,7 +13,8 @@ from fakes_mutations import Mutation, mutations
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.planning.plan import plan_deployment
 from hypertier.spec.deployment import Deployment, load_deployment
-from hypertier.spec.lint import Finding, lint_files
+from hypertier.spec.finding import Finding
+from hypertier.spec.lint import lint_files
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*/deployment.yaml"))
 
