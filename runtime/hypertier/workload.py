@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypertier.errors import ConfigError
@@ -71,8 +69,3 @@ def text(chosen: random.Random, num_characters: int) -> str:
     """Words, cut to length."""
     words = chosen.choices(WORDS, k=num_characters // 4 + 1)  # the shortest takes four, with its space
     return " ".join(words)[: num_characters - 1].ljust(num_characters)
-
-
-def quantile(values: Sequence[float], ratio: float) -> float:
-    """The smallest of `values` that at least `ratio` of them do not exceed (nearest rank)."""
-    return sorted(values)[max(0, math.ceil(ratio * len(values)) - 1)]

@@ -3,10 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from hypertier.workload import Workload, prompts, quantile
+from hypertier.workload import Workload, prompts
 
 
 def test_prompts_share_documents_evenly_and_end_alike_nowhere() -> None:
@@ -23,16 +20,6 @@ def test_the_same_seed_sends_the_same_prompts() -> None:
     workload = Workload()
 
     assert prompts(workload) == prompts(workload) != prompts(replace(workload, seed=1))
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([0.01, 0.5, 0.9, 0.99, 1.0]))
-def test_a_quantile_is_a_value_that_its_share_does_not_exceed(values: list[float], ratio: float) -> None:
-    found = quantile(values, ratio)
-
-    assert found in values
-    assert sum(value <= found for value in values) >= ratio * len(values)
-    assert sum(value < found for value in values) < ratio * len(values)
 
 
 def test_another_salt_makes_other_documents_in_the_same_order() -> None:

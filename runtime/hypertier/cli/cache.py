@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 import click
 
+from hypertier import figures
 from hypertier.cli.prompts import Asked, is_http, prompt_options, tokenized
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.lab.client import ask
@@ -342,10 +343,7 @@ def table(counts: Sequence[NamespaceCount], tenants: Sequence[str] = ()) -> list
                 expiry(each),
             )
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    return list(figures.table(rows))
 
 
 def expiry(each: NamespaceCount) -> str:

@@ -11,10 +11,11 @@ from statistics import median
 
 from hypertier.comparison.statistics import Ratio, ratio
 from hypertier.errors import AnswerError
+from hypertier.figures import quantile
 from hypertier.verification.answer import Answer
 from hypertier.verification.endpoint import STRATEGY_HEADER, Endpoint, Model
 from hypertier.verification.verify import choose
-from hypertier.workload import Workload, prompts, quantile, text
+from hypertier.workload import Workload, prompts, text
 
 MAX_PROMPT_TOKENS = 200_000
 PROBE_CHARACTERS = 1000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from hypertier.comparison.compare import QUANTILES, Figures, Report
 from hypertier.comparison.statistics import Ratio
+from hypertier.figures import table
 
 NAMES = {"ttft_p50": "TTFT p50", "ttft_p90": "TTFT p90"}
 VERDICTS = {"lower": "sooner", "higher": "later", "no difference seen": "no difference seen"}
@@ -69,13 +70,6 @@ def as_dict(report: Report) -> dict[str, Any]:
         ],
         "failures": list(report.failures),
     }
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as what stands in them."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _row(each: Figures) -> tuple[str, ...]:

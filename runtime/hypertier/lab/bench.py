@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from hypertier.errors import LabError
+from hypertier.figures import quantile
 from hypertier.lab.client import Answer, ask
 from hypertier.lab.measuring import counts_of_running, served_replica
 from hypertier.lab.metrics import TIER_NAMES
 from hypertier.lab.rules import Place
 from hypertier.lab.state import LabState
-from hypertier.workload import Workload, prompts, quantile
+from hypertier.workload import Workload, prompts
 
 TEMPLATE_CHARACTERS = 32  # what the chat template adds to a prompt, rounded up
 QUANTILES = (0.5, 0.9, 0.99)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hypertier import figures
 from hypertier.lab.measuring import Measurement
 
 
@@ -30,10 +31,7 @@ def table(rows: Sequence[Row]) -> list[str]:
         )
         for row in rows
     ]
-    widths = [max(len(row[column]) for row in cells) for column in range(5)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return [line.rstrip() for line in lines]
+    return list(figures.table(cells, ruled=True))
 
 
 def broken_promises(rows: Sequence[Row]) -> Iterator[str]:

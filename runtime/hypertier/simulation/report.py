@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from hypertier.figures import quantile
 from hypertier.simulation.cluster import Outcome
 
 
@@ -27,12 +28,6 @@ class Summary:
     tokens_per_second: float
     imbalance_ratio: float
     usd_per_million_tokens: float | None
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that `share` of `values` do not exceed; `values` is not empty."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
 def summarize(outcome: Outcome, usd_per_replica_hour: float | None = None) -> Summary:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hypertier.figures import table
 from hypertier.verification.answer import told
 from hypertier.verification.checks import FAILED, UNTOLD
 from hypertier.verification.verify import Asked, Report
@@ -19,7 +20,8 @@ def lines(report: Report) -> Iterator[str]:
     yield f"{report.url}, {report.model or 'no model'}, {report.seconds:.1f} s"
     if report.asked:
         yield ""
-        yield from _table([_cells(number, asked) for number, asked in enumerate(report.asked, start=1)])
+        rows = [_cells(number, asked) for number, asked in enumerate(report.asked, start=1)]
+        yield from table([("request", "replica", "cached tokens", "TTFT"), *rows])
     yield ""
     for check in report.checks:
         head = f"{check.result:<17}  {check.name:<11}  "
@@ -86,10 +88,3 @@ def _cells(number: int, asked: Asked) -> tuple[str, ...]:
         f"{cached} of {answer.prompt_tokens or 'unknown'}",
         f"{answer.ttft_seconds:.2f} s",
     )
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    cells = [("request", "replica", "cached tokens", "TTFT"), *rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hypertier.simulation.cluster import Outcome
 from hypertier.simulation.engine import Job
-from hypertier.simulation.report import as_html, as_json, as_text, quantile, summarize
+from hypertier.simulation.report import as_html, as_json, as_text, summarize
 from hypertier.simulation.trace import TracedRequest
 
 
@@ -32,17 +29,6 @@ def test_a_summary_counts_tokens_waits_and_balance() -> None:
     assert summary.imbalance_ratio == 1.5
     # two replicas for 10 seconds at a cent a second, for 500 tokens
     assert summary.usd_per_million_tokens == pytest.approx(0.2 / 500 * 1e6)
-
-
-@given(st.lists(st.floats(-1e9, 1e9), min_size=1), st.floats(0.0, 1.0))
-def test_a_quantile_is_the_smallest_value_that_the_share_does_not_exceed(
-    values: list[float], share: float
-) -> None:
-    found = quantile(values, share)
-
-    assert found in values
-    assert sum(value <= found for value in values) >= math.floor(share * len(values))
-    assert sum(value < found for value in values) <= math.ceil(share * len(values))
 
 
 def test_json_has_every_strategy_with_every_field() -> None:
