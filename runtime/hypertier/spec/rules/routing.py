@@ -165,9 +165,16 @@ def routing_one_replica(subject: Subject) -> Iterator[Hit]:
         subject.has_routing
         and subject.max_replicas <= 1
         and not subject.manifest.has("spec.pdSpec")
-        and (subject.around.deployment is None or subject.around.deployment.get("scaling.max") in (None, 1))
+        and not _is_stepped(subject.around.deployment)
     ):
         yield hit(ENABLED)
+
+
+def _is_stepped(deployment: View | None) -> bool:
+    """Whether the deployment's hook may make it more replicas than one."""
+    if deployment is None:
+        return False
+    return (deployment.whole("scaling.max") or 1) > 1 or bool(deployment.items("scaling.schedules"))
 
 
 @rule(

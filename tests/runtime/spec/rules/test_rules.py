@@ -181,3 +181,20 @@ def test_a_store_s_address_is_asked_for_where_nobody_fills_it_in(
     found = {finding.rule for finding in lint_files([str(tmp_path / "d.yaml")]).findings}
 
     assert found & {"l2-redis-url"} == expected
+
+
+@pytest.mark.parametrize(
+    ("scaling", "found"),
+    [
+        pytest.param({}, True, id="one replica for ever"),
+        pytest.param({"max": 2}, False, id="the hook may make it two"),
+        pytest.param({"schedules": [{"name": "day", "maxReplicas": 2}]}, False, id="a schedule may"),
+    ],
+)
+def test_a_replica_that_the_hook_gives_others_needs_its_router(scaling: dict[str, Any], found: bool) -> None:
+    case = dataclasses.replace(
+        next(case for case in CASES if case.rule == "routing-one-replica"),
+        deployment={**SELFHOSTED, "scaling": scaling},
+    )
+
+    assert bool(spoken(case, case.broken)) is found
