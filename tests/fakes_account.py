@@ -14,8 +14,10 @@ from hypertier.doctor.running import Answer, Refused, run
 from hypertier.planning.quotas import ALL_CLUSTERS, ALL_SPOT, ONE_CLUSTER
 from hypertier.spec.cache_tiers import ExistingStore
 from hypertier.spec.cluster import ClusterAttributes
-from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.deployment import Deployment, Images, load_deployment
+from hypertier.spec.endpoint.weights import FsxStorage, ModelSourceConfig
 from hypertier.spec.instance_group import InstanceGroup, Volume
+from hypertier.spec.lifecycle import LifecycleScript
 
 ACCOUNT = "123456789012"
 NOW = datetime(2026, 12, 2, 9, tzinfo=UTC)
@@ -25,6 +27,8 @@ STORE = "master.store.abc123.usw2.cache.amazonaws.com"
 PLAN = f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:training-plan/gpus"
 SECRET = f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:store-AbCdEf"
 KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/12345678-1234-1234-1234-123456789012"
+SCRIPT = LifecycleScript(source="s3://sagemaker-ours/scripts", file="on_create.sh")
+IMAGE = f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/engine:1"
 ISSUER = "oidc.eks.us-west-2.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"
 CLUSTER_ARN = f"arn:aws:sagemaker:us-west-2:{ACCOUNT}:cluster/abcdefghijkl"
 EKS_ARN = f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster"
@@ -67,10 +71,21 @@ def naming_everything() -> Deployment:
         reference,
         instance_groups=(
             replace(system, root_volume_kms_key_arn=KEY, volume=Volume(size="500Gi", kms_key_arn=KEY)),
-            replace(gpu, training_plan_arn=PLAN),
+            replace(gpu, training_plan_arn=PLAN, lifecycle=SCRIPT),
         ),
         cache=replace(reference.cache, l2=replace(reference.cache.l2, existing=store)),
+        images=Images(engine=IMAGE, router="registry.example/router:1"),
     )
+
+
+def with_a_file_system() -> Deployment:
+    """The reference with its weights on FSx for Lustre."""
+    reference = example("reference")
+    (endpoint,) = reference.endpoints
+    storage = FsxStorage(file_system_id="fs-0123456789abcdef0")
+    source = ModelSourceConfig(model_source_type="fsx", model_location="llama", fsx_storage=storage)
+    spec = replace(endpoint.spec, model_source_config=source)
+    return replace(reference, endpoints=(replace(endpoint, spec=spec),))
 
 
 DEPLOYMENTS: Mapping[str, Callable[[], Deployment]] = {
@@ -82,6 +97,7 @@ DEPLOYMENTS: Mapping[str, Callable[[], Deployment]] = {
     "existing-vpc": in_a_vpc,
     "existing-eks": lambda: in_a_vpc("ml-platform"),
     "everything": naming_everything,
+    "file-system": with_a_file_system,
 }
 
 
@@ -299,6 +315,12 @@ class Account:
                 return {"ARN": sent["SecretId"], "Name": "store"}
             case "kms:DescribeKey":
                 return {"KeyMetadata": {"KeyId": "12345678", "KeyState": "Enabled"}}
+            case "s3:ListBucket":
+                return {"KeyCount": 1, "Contents": [{"Key": sent["Prefix"]}]}
+            case "fsx:DescribeFileSystems":
+                return {"FileSystems": [{"FileSystemId": sent["FileSystemIds"][0], "Lifecycle": "AVAILABLE"}]}
+            case "ecr:DescribeImages":
+                return {"imageDetails": [{"repositoryName": sent["repositoryName"]}]}
             case "ssm:GetParameter":
                 return {"Parameter": {"Name": sent["Name"], "Value": "30"}}
         raise AssertionError(f"nobody has told what to say to {question}")

@@ -29,10 +29,12 @@ def command(file: str, form: str, policy: bool) -> None:
     from hypertier.doctor.checks import checks_of
     from hypertier.errors import HypertierError
     from hypertier.spec.deployment import load_deployment
+    from hypertier.spec.located import located
 
     now = datetime.now(UTC)
     try:
-        deployment = load_deployment(file)
+        with located(file):
+            deployment = load_deployment(file)
         if policy:
             click.echo(json.dumps(report.policy_of(checks_of(deployment, "ACCOUNT", now)), indent=2))
             return

@@ -55,7 +55,7 @@ class Aws:
         method = xform_name(question.operation)
         try:
             client = self._client(question.service, question.region or self._region)
-            if client.can_paginate(method):
+            if client.can_paginate(method) and not question.first_page:
                 pages = client.get_paginator(method).paginate(**question.parameters)
                 said: dict[str, Any] = pages.build_full_result()
                 return said

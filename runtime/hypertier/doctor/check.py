@@ -17,13 +17,15 @@ Said = Mapping[str, Any]
 
 # Operations whose permission has another name than they have.
 _ACTION_PREFIXES = {"service-quotas": "servicequotas"}
+_ACTIONS = {"ListObjectsV2": "ListBucket"}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """One read-only call: `operation` as AWS's API reference spells it, `resource` as a policy may narrow it.
 
-    `region` is the deployment's where it is None.
+    `region` is the deployment's where it is None. All pages of an answer are asked for, unless `first_page`
+    is enough.
     """
 
     service: str
@@ -31,6 +33,7 @@ class Question:
     written: str
     resource: str = "*"
     region: str | None = None
+    first_page: bool = False
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -41,14 +44,22 @@ class Question:
     @property
     def action(self) -> str:
         """The IAM action that allows it."""
-        return f"{_ACTION_PREFIXES.get(self.service, self.service)}:{self.operation}"
+        operation = _ACTIONS.get(self.operation, self.operation)
+        return f"{_ACTION_PREFIXES.get(self.service, self.service)}:{operation}"
 
 
 def question(
-    service: str, operation: str, *, resource: str = "*", region: str | None = None, **parameters: Any
+    service: str,
+    operation: str,
+    *,
+    resource: str = "*",
+    region: str | None = None,
+    first_page: bool = False,
+    **parameters: Any,
 ) -> Question:
     """The question with these parameters; equal ones are asked once."""
-    return Question(service, operation, json.dumps(parameters, sort_keys=True), resource, region)
+    written = json.dumps(parameters, sort_keys=True)
+    return Question(service, operation, written, resource, region, first_page)
 
 
 class Status(StrEnum):

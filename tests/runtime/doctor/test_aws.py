@@ -71,7 +71,7 @@ def test_the_edge_hands_on_answers_as_the_models_have_them(monkeypatch: pytest.M
         verdicts(DEPLOYMENTS[name](), account)
         for found in dict.fromkeys(account.asked):
             said = account.ask(found)
-            with Stubber(aws._client(found.service, REGION)) as stubber:
+            with Stubber(aws._client(found.service, found.region or REGION)) as stubber:
                 if said is None:
                     stubber.add_client_error(xform_name(found.operation), "ResourceNotFoundException")
                 else:
@@ -187,6 +187,21 @@ def test_all_pages_of_an_answer_come_as_one(moto: None) -> None:
     assert said is not None
     assert not isinstance(said, Refused)
     assert {entry["Name"] for entry in said["SecretList"]} == names
+
+
+def test_where_the_first_page_is_enough_no_other_is_asked_for(moto: None) -> None:
+    s3 = boto3.client("s3", region_name=REGION)
+    s3.create_bucket(Bucket="weights", CreateBucketConfiguration={"LocationConstraint": REGION})
+    for number in range(3):
+        s3.put_object(Bucket="weights", Key=f"llama/{number}", Body=b"")
+
+    asked = {"Bucket": "weights", "Prefix": "llama", "MaxKeys": 1}
+    said = Aws(REGION).ask(question("s3", "ListObjectsV2", first_page=True, **asked))
+    none = Aws(REGION).ask(question("s3", "ListObjectsV2", first_page=True, **asked | {"Bucket": "none"}))
+
+    assert isinstance(said, dict)
+    assert said["KeyCount"] == 1
+    assert none is None
 
 
 def test_a_secret_of_another_region_is_asked_for_there(moto: None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from hypertier.doctor.check import Check
-from hypertier.doctor.checks import eks, hyperpod, network, quotas, stacks, stored, zones
+from hypertier.doctor.checks import contents, eks, hyperpod, network, quotas, stacks, stored, zones
 from hypertier.spec.deployment import Deployment
 
 
@@ -23,3 +23,4 @@ def _checks(deployment: Deployment, account: str, now: datetime) -> Iterator[Che
     yield from eks.checks(deployment)
     yield from hyperpod.checks(deployment, now)
     yield from stored.checks(deployment)
+    yield from contents.checks(deployment)

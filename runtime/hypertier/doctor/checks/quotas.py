@@ -96,7 +96,7 @@ def _of_hyperpod(deployment: Deployment, quota: Quota) -> Check:
 
 def _of_network(deployment: Deployment, counted: NetworkQuota) -> Check:
     quota = counted.quota
-    asked = {"ServiceCode": quota.service, "QuotaCode": counted.code}
+    asked: dict[str, Any] = {"ServiceCode": quota.service, "QuotaCode": counted.code}
     applied = question("service-quotas", "GetServiceQuota", **asked)
     usual = question("service-quotas", "GetAWSDefaultServiceQuota", **asked)
     network = calls.stack(deployment, f"{deployment.name}-network")
