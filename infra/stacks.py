@@ -11,6 +11,7 @@ import aws_cdk as cdk
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.suggest import nearest
 from hypertier_cdk.validation import add_validator
 from infra.adopted import AdoptedStack
 from infra.cluster import ClusterStack
@@ -20,6 +21,8 @@ from infra.serving import ServingStack
 from infra.settings import check_region, settings_as_typed
 
 REFERENCE = Path(__file__).parent.parent / "examples" / "reference" / "deployment.yaml"
+CONTEXT = ("deployment", "deployed", "prices")
+"""What `-c` takes from the command line."""
 _NAME = re.compile(r"[a-zA-Z](-?[a-zA-Z0-9]){0,50}")
 # Where in the CDK's JavaScript a resource was made: every line of it would be jsii's own.
 _WITHOUT_TRACES = {"aws:cdk:disable-creation-stack-traces": True, "aws:cdk:disable-stack-trace": True}
@@ -44,8 +47,13 @@ def chosen_file(app: cdk.App) -> str:
     """The deployment file that `-c deployment=FILE` names, or the reference.
 
     Raises:
-        ConfigError: it is named by nothing, as by a variable of the shell that is not set.
+        ConfigError: it is named by nothing, as by a variable of the shell that is not set, or the key of
+            `-c` is misspelled: the reference is no one's wish then.
     """
+    for key, value in app.node.get_all_context().items():
+        meant = None if key in CONTEXT or ":" in key else nearest(key, CONTEXT)
+        if meant is not None:
+            raise ConfigError(f"-c {key}", value, f"no such key; -c {meant}={value}?")
     chosen = app.node.try_get_context("deployment")
     if chosen == "":
         raise ConfigError("-c deployment", chosen, "a deployment file; without -c deployment, the reference")

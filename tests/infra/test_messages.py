@@ -113,6 +113,18 @@ def test_without_a_choice_the_reference_is_deployed() -> None:
     assert chosen_deployment(new_app(UNSTAGED)).name == "reference"
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"), [("deploymnt", "deployment"), ("price", "prices"), ("deploy", "deployed")]
+)
+def test_a_misspelled_key_does_not_lead_to_the_reference(key: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"-c {key} is 'my.yaml'; expected no such key; -c {meant}=my.yaml"):
+        chosen_deployment(new_app({**UNSTAGED, key: "my.yaml"}))
+
+
+def test_keys_of_others_are_let_through() -> None:
+    assert chosen_deployment(new_app({**UNSTAGED, "team": "x", "deployment:y": "z"})).name == "reference"
+
+
 def test_a_choice_of_nothing_deploys_no_reference() -> None:
     """As of `-c deployment=$FILE` where FILE is not set."""
     with pytest.raises(ConfigError, match="-c deployment is empty; expected a deployment file"):

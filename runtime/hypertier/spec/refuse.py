@@ -26,6 +26,9 @@ def refuse_errors(name: str) -> tuple[Finding, ...]:
         first, others = errors[0], len(errors) - 1
         more = f" (and {others} more; hypertier lint {name} lists them)" if others else ""
         raise ManifestError(
-            first.file, first.line or None, f"{first.message} [{first.rule}]{more}", first.column
+            first.file,
+            first.line or None,
+            f"{first.message} [{first.rule}]{more}",
+            first.column if first.line else None,
         )
     return findings

@@ -18,10 +18,17 @@ def test_a_whole_deployment_is_let_through_with_its_warnings() -> None:
     assert [finding.rule for finding in warned] == ["image-region"]
 
 
+def test_a_file_that_is_not_there_is_named_without_a_line(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError) as refused:
+        refuse_errors(str(tmp_path / "none.yaml"))
+
+    assert str(refused.value).startswith(f"{tmp_path / 'none.yaml'}: cannot be read: ")
+
+
 def test_the_first_error_is_raised_with_its_file_and_line_and_the_number_of_others() -> None:
     with pytest.raises(ManifestError) as refused:
         refuse_errors(str(FOLDER / "typos" / "deployment.yaml"))
 
     assert refused.value.file.endswith("deployment.yaml")
     assert refused.value.line > 1
-    assert "and 4 more; hypertier lint" in refused.value.problem
+    assert "and 3 more; hypertier lint" in refused.value.problem

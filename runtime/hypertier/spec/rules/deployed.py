@@ -42,6 +42,8 @@ def no_group_for_endpoint(subject: Subject) -> Iterator[Hit]:
     groups = _groups(subject.around.deployment)
     if subject.around.deployment is None or not groups or not subject.instance_types:
         return
+    if any(find_instance_type(group.instance_type) is None for group in groups):
+        return  # rule group-type-unknown speaks
     if not any(group.instance_type in subject.instance_types for group in groups):
         name = "spec.instanceType" if subject.manifest.has("spec.instanceType") else "spec.instanceTypes"
         said = [f"{group.name} ({group.instance_type})" for group in groups]
