@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
+from hypertier.errors import TierPartError
 from hypertier.tier.backends.backend import Backend, Buffer
 from hypertier.tier.cipher import OVERHEAD_BYTES, ChunkCipher
 from hypertier.tier.entry import HEADER_BYTES, Flaw, PartsChecksum, header_flaw, payload_flaw, seal
@@ -21,6 +23,8 @@ from hypertier.tier.names import entry_name, facts_name, ledger_name
 from hypertier.tier.settings import STRIPE_BYTES
 from hypertier.tier.tenants import Tenants
 
+SPOILT_SECONDS = 300.0
+MOST_SPOILT = 4096
 _PAGE_BYTES = 4096
 
 
@@ -60,6 +64,29 @@ class NamespaceSource(Protocol):
         ...
 
 
+class Spoilt:
+    """Chunks in whose place lies something else, for a while: where values are not replaced, to load them is
+    in vain, and so is to store them again. Used by several threads.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: OrderedDict[bytes, float] = OrderedDict()
+
+    def add(self, key: bytes) -> None:
+        """A load has shown it."""
+        with self._lock:
+            self._since[key] = self._clock()
+            self._since.move_to_end(key)
+            if len(self._since) > MOST_SPOILT:
+                self._since.popitem(last=False)
+
+    def __contains__(self, key: bytes) -> bool:
+        since = self._since.get(key)
+        return since is not None and self._clock() - since < SPOILT_SECONDS
+
+
 class Entries:
     """The chunks of one namespace in a backend. Errors of the backend pass through.
 
@@ -92,6 +119,7 @@ class Entries:
         self._lookup_timeout_seconds = lookup_timeout_seconds
         self._io_timeout_seconds = io_timeout_seconds
         self._clock = clock
+        self._spoilt = Spoilt(clock)
         self._describe_at = float("-inf")
         self._buffers = threading.local()
 
@@ -134,9 +162,14 @@ class Entries:
         """
         namespace = self._namespace.digest()
         count = len(self._sizes)
-        names = [entry_name(namespace, key, stripe) for key in keys for stripe in range(count)]
+        asked = [key for key in keys if key not in self._spoilt]
+        names = [entry_name(namespace, key, stripe) for key in asked for stripe in range(count)]
         found = self._backend.exists_many(names, self._lookup_timeout_seconds)
-        return [all(found[first : first + count]) for first in range(0, len(names), count)]
+        whole = {
+            key: all(found[at : at + count])
+            for key, at in zip(asked, range(0, len(names), count), strict=True)
+        }
+        return [whole.get(key, False) for key in keys]
 
     def refresh(self, keys: Sequence[bytes]) -> list[bool]:
         """Let chunks live anew; tells for each whether all of it is there. One round trip."""
@@ -152,7 +185,12 @@ class Entries:
         Only after `Loaded.WHOLE` does it hold the chunk. `seconds` bound the whole chunk, if there are fewer
         than each of its stripes may take.
         """
-        deadline = self._clock() + seconds
+        outcome = self._load(key, slot, self._clock() + seconds)
+        if isinstance(outcome, Flaw) and not self._backend.replaces_values:
+            self._spoilt.add(key)
+        return outcome
+
+    def _load(self, key: bytes, slot: memoryview, deadline: float) -> Loaded | Flaw:
         namespace = self._namespace.digest()
         if self._cipher is None:
             return self._receive(namespace, key, slot, deadline)
@@ -197,7 +235,13 @@ class Entries:
         return payload_flaw(bytes(header), checksum.value) or Loaded.WHOLE
 
     def store(self, key: bytes, slot: memoryview) -> None:
-        """Write a chunk, the proving stripe last; and, now and then, what its namespace stands for."""
+        """Write a chunk, the proving stripe last; and, now and then, what its namespace stands for.
+
+        Raises:
+            TierPartError: something else lies in its place, and is not replaced.
+        """
+        if key in self._spoilt:
+            raise TierPartError("something else lies in the place of a chunk, and L2 replaces no values")
         namespace = self._namespace.digest()
         payload = slot
         if self._cipher is not None:

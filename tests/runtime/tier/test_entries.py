@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from fakes_tier import FakeClock, FixedNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hypertier.errors import TierPartError
+from hypertier.tier.backends.backend import Buffer
 from hypertier.tier.backends.memory import MemoryBackend
-from hypertier.tier.entries import Entries, Loaded, stripe_sizes
+from hypertier.tier.entries import (
+    MOST_SPOILT,
+    SPOILT_SECONDS,
+    Entries,
+    Loaded,
+    Spoilt,
+    stripe_sizes,
+)
 from hypertier.tier.entry import HEADER_BYTES, Flaw
 from hypertier.tier.names import entry_name, facts_name, parse_entry_name
 
@@ -165,3 +174,45 @@ def test_another_chunk_size_is_a_flaw_even_in_the_same_namespace() -> None:
     outcome, _ = load(entries(backend, chunk_bytes=CHUNK + 1), size=CHUNK + 1)
 
     assert isinstance(outcome, Flaw)
+
+
+class Keeper(MemoryBackend):
+    """Does not replace values, like HyperPod's daemon."""
+
+    replaces_values = False
+
+    def put(self, key: bytes, buffers: Sequence[Buffer], ttl_seconds: int, timeout_seconds: float) -> None:
+        if key not in self.values:
+            super().put(key, buffers, ttl_seconds, timeout_seconds)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_what_spoils_a_place_for_good_is_not_loaded_nor_stored_over_again_and_again(keeps: bool) -> None:
+    backend, clock = Keeper() if keeps else MemoryBackend(), FakeClock()
+    stored = entries(backend, clock=clock)
+    stored.store(KEY, CONTENT)
+    backend.values[name(1)] = bytes(len(backend.values[name(1)]))
+
+    first = load(stored)[0]
+    found = stored.exist([OTHER, KEY, OTHER])
+    try:
+        stored.store(KEY, CONTENT)
+        is_stored = True
+    except TierPartError:
+        is_stored = False
+    clock.advance(SPOILT_SECONDS)
+
+    assert first is Flaw.PAYLOAD
+    assert found == [False, not keeps, False]
+    assert is_stored is not keeps
+    assert stored.exist([KEY]) == [True]
+    assert load(stored)[0] is (Flaw.PAYLOAD if keeps else Loaded.WHOLE)
+
+
+def test_of_spoilt_places_a_number_is_remembered() -> None:
+    spoilt = Spoilt(FakeClock())
+
+    for number in range(MOST_SPOILT + 1):
+        spoilt.add(b"%d" % number)
+
+    assert [b"%d" % number in spoilt for number in (0, 1, MOST_SPOILT)] == [False, True, True]

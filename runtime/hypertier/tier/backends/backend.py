@@ -18,6 +18,8 @@ class Backend(Protocol):
     its buffers any more.
     """
 
+    replaces_values: bool  # whether `put` takes the place of what is there
+
     def exists_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
         """Tell for each key whether a value is stored under it, in one round trip."""
         ...
@@ -41,7 +43,9 @@ class Backend(Protocol):
         ...
 
     def put(self, key: bytes, buffers: Sequence[Buffer], ttl_seconds: int, timeout_seconds: float) -> None:
-        """Store the joined `buffers` under `key`, over an older value, for `ttl_seconds`."""
+        """Store the joined `buffers` under `key`, over an older value where values are replaced, for
+        `ttl_seconds`.
+        """
         ...
 
     def refresh_many(

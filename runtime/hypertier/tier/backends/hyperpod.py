@@ -35,6 +35,8 @@ class HyperPodBackend:
     daemon evicts by itself. A lease taken by `exists_many` is kept for the `get_into` that follows.
     """
 
+    replaces_values = False
+
     def __init__(
         self, address: L2Address, segment_path: str, clock: Callable[[], float] = time.monotonic
     ) -> None:

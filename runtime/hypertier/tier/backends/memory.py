@@ -17,6 +17,8 @@ class MemoryBackend:
     frozen server, raises `TierUnavailableError` when its time is over; with `held`, only gets of these keys.
     """
 
+    replaces_values = True
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.values: dict[bytes, bytes] = {}
         self.ledgers: dict[bytes, dict[bytes, float]] = {}

@@ -36,6 +36,8 @@ class Wanted:
 class RespBackend:
     """Valkey or Redis, one server or a cluster. Connects at the first call, and again after any failure."""
 
+    replaces_values = True
+
     def __init__(self, address: L2Address, credentials: CredentialSource, ca_file: str = "") -> None:
         self._seed = address
         self._topology = Topology(address, credentials, Trust(ca_file) if address.tls else None)
