@@ -58,9 +58,10 @@ class PrefillModel:
         self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
         size = (end - start) / self._scale
         area = size * (start + end) / (2 * self._scale)
-        # Errors count relative to the time, and to the mean: how much of a prompt is held is known to within
-        # some bytes, which is all of a short part and nothing of a long one.
-        weight = 1.0 / (seconds * (seconds + self._mean_seconds) + 1e-6)
+        # Errors count relative to the time and a part of the mean: how much of a prompt is held is known to
+        # within some bytes, which is all of a short part and nothing of a long one, and short parts of long
+        # prompts are many. Were they to count by their own time, they would decide what attention costs.
+        weight = 1.0 / ((seconds + 0.3 * self._mean_seconds) ** 2 + 1e-6)
         features = (1.0, size, area, size * size, size * area, area * area)
         fresh = (*features, seconds, size * seconds, area * seconds)
         self._sums = [self.DECAY * old + weight * new for old, new in zip(self._sums, fresh, strict=True)]

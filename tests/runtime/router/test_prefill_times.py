@@ -24,6 +24,21 @@ def test_a_model_learns_the_constant_the_rate_and_attention_from_what_it_sees() 
         assert model.seconds(start, end) == pytest.approx(true_seconds(start, end), rel=0.2)
 
 
+def test_many_short_parts_of_unsure_length_do_not_hide_what_long_prompts_take() -> None:
+    model = PrefillModel()
+    draw = random.Random(2)
+
+    for _ in range(400):
+        size = draw.randrange(5_000, 100_000)
+        if draw.random() < 0.85:  # a question on a document: how much is held is known to within a block
+            model.learn(size - 350, size, true_seconds(size - draw.randrange(50, 350), size))
+        else:
+            model.learn(0, size, true_seconds(0, size) * draw.lognormvariate(0, 0.1))
+
+    for size in (10_000, 30_000, 100_000):
+        assert model.seconds(0, size) == pytest.approx(true_seconds(0, size), rel=0.15)
+
+
 @given(
     st.lists(st.tuples(st.floats(0, 1e6), st.floats(1, 1e6), st.floats(1e-6, 1e4)), min_size=1, max_size=60)
 )
