@@ -73,8 +73,8 @@ def _number(text: bytes) -> float:
 @dataclass(slots=True)
 class _Replica:
     reading: Reading
-    num_sent: int = 0
-    bytes_sent: int = 0
+    num_done: int = 0
+    bytes_done: int = 0
 
 
 class CacheSizes:
@@ -108,12 +108,16 @@ class CacheSizes:
         tokens = self.tokens_of(replica)
         return math.inf if tokens is None else tokens * self.bytes_per_token
 
-    def sent(self, replica: Replica, num_bytes: int) -> None:
-        """The replica was sent a prompt of that length."""
+    def finished(self, replica: Replica, num_bytes: int) -> None:
+        """The replica is done with a prompt of that length.
+
+        vLLM counts a prompt once its request has finished (https://github.com/vllm-project/vllm, its
+        vllm/v1/metrics/loggers.py, read 2026-12-02), so what waits is on neither side.
+        """
         known = self._known.get(replica)
         if known is not None:
-            known.num_sent += 1
-            known.bytes_sent += num_bytes
+            known.num_done += 1
+            known.bytes_done += num_bytes
 
     def learn(self, replica: Replica, reading: Reading) -> None:
         """The replica said so."""
@@ -123,9 +127,9 @@ class CacheSizes:
             num_prompts = reading.num_prompts - before.num_prompts
             tokens = reading.prompt_tokens - before.prompt_tokens
             # Means are compared, not sums: the engine counts what other routers sent, too.
-            if min(num_prompts, known.num_sent) >= MIN_PROMPTS and tokens > 0:
-                weight = min(num_prompts, known.num_sent)
-                self._bytes = FORGET * self._bytes + weight * known.bytes_sent / known.num_sent
+            if min(num_prompts, known.num_done) >= MIN_PROMPTS and tokens > 0:
+                weight = min(num_prompts, known.num_done)
+                self._bytes = FORGET * self._bytes + weight * known.bytes_done / known.num_done
                 self._tokens = FORGET * self._tokens + weight * tokens / num_prompts
         self._known[replica] = _Replica(reading)
 

@@ -55,10 +55,17 @@ class Load:
         return self.worked * math.exp(min(0.0, self.worked_at - now) / RECENT_SECONDS)
 
 
-class Sent:
-    """A request in flight: where it went, and what of its prompt is believed to be held there."""
+NOTHING, AS_BELIEVED, LESS, MORE = range(4)
+"""What the time of a prompt says of how much of it was held."""
 
-    __slots__ = ("at", "computing", "held", "replica", "size", "streamed")
+
+class Sent:
+    """A request in flight: where it went, and what of its prompt is believed to be held there.
+
+    `surprise` is what its time said of that.
+    """
+
+    __slots__ = ("at", "computing", "held", "replica", "size", "streamed", "surprise")
 
     def __init__(self, replica: int, held: float, size: float, at: float, streamed: bool) -> None:
         self.replica = replica
@@ -67,6 +74,7 @@ class Sent:
         self.at = at
         self.streamed = streamed
         self.computing = True
+        self.surprise = NOTHING
 
 
 class Traffic:

@@ -14,8 +14,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from hypertier.router.loads import AS_BELIEVED, LESS, MORE
+
 RUN_BYTES, BLOCK_BYTES = 640, 44
 """Memory of what one replica was sent: 540 to 560 a run, 40 to 43 a block, by tracemalloc on CPython 3.11."""
+SHRINK, GROW = 0.9, 1.003
+"""How far what a replica keeps is corrected by a beginning that was missing, and by one that was there."""
 
 
 class Run:
@@ -40,12 +44,14 @@ class _Used:
     """What one replica was sent. `ends` are the runs where its prompts ended, the one used longest ago first.
 
     What a prompt has behind its last block counts for the run where it ends, as long as none goes on there.
+    `limit` is how much it was found to keep, where that is less than it says.
     """
 
-    __slots__ = ("ends", "num_blocks", "num_prompts", "num_runs", "size")
+    __slots__ = ("ends", "limit", "num_blocks", "num_prompts", "num_runs", "size")
 
     def __init__(self) -> None:
         self.ends: OrderedDict[Run, float] = OrderedDict()
+        self.limit = math.inf
         self.size = 0.0
         self.num_prompts = 0
         self.num_runs = 0
@@ -75,6 +81,11 @@ class Prefixes:
     def num_blocks(self) -> int:
         """Blocks, once for each replica that was sent them."""
         return sum(used.num_blocks for used in self._used.values())
+
+    def size(self, replica: int) -> float:
+        """What the replica is believed to hold, in the unit of capacities."""
+        used = self._used.get(replica)
+        return used.size if used is not None else 0.0
 
     @property
     def num_bytes(self) -> int:
@@ -133,10 +144,27 @@ class Prefixes:
                 used.size -= used.ends.pop(run, 0.0)
         used.size += rest - used.ends.pop(last, 0.0)
         used.ends[last] = rest
+        capacity = min(capacity, used.limit)
         while used.ends and (used.size > capacity or used.num_bytes > max_bytes):
             self._forget_oldest(replica, used, capacity, max_bytes)
         while self._grown:
             self._bound(self._grown.pop(), max_bytes)
+
+    def correct(self, replica: int, surprise: int, size: float) -> None:
+        """The time of a prompt of that size told whether the replica held what it was believed to.
+
+        `SHRINK` and `GROW` let one in thirty of the beginnings that are believed to be held be missing. Where
+        a replica keeps what it says, none is, and `capacity` alone bounds. A whole prompt it always keeps.
+        """
+        used = self._used.get(replica)
+        if used is None:
+            return
+        if surprise == LESS:
+            used.limit = max(size, min(used.limit, used.size) * SHRINK)
+        elif surprise == MORE:
+            used.limit /= SHRINK
+        elif surprise == AS_BELIEVED:
+            used.limit *= GROW
 
     def bound(self, max_bytes: float) -> None:
         """Each replica may take so much memory from now on, those that are sent nothing as well."""

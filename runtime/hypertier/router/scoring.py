@@ -31,7 +31,7 @@ from itertools import chain, islice
 from typing import Final
 
 from hypertier.router.holders import members
-from hypertier.router.loads import Load, Sent, Traffic
+from hypertier.router.loads import AS_BELIEVED, LESS, MORE, NOTHING, Load, Sent, Traffic
 from hypertier.router.prefill_times import PrefillModel
 
 MAX_CROWD: Final = 32.0
@@ -45,6 +45,8 @@ MIN_DRIFT, MAX_DRIFT = 0.25, 1.5
 SMALL_SET = 8
 """Sets up to this size are looked at one by one; of larger ones, this many that are free soonest."""
 MAX_GROUPS: Final = 12
+APART: Final = 3.0
+"""Times so far apart tell whether a prompt was computed whole, or from what was held on."""
 
 
 class Choice:
@@ -65,6 +67,13 @@ def _cost(wait: float, own: float, crowd: float, arriving: float) -> float:
     """Seconds until a prompt is computed that takes `own`, and half of each estimate of whom it delays."""
     behind = min(arriving * (wait + 0.5 * own), MAX_CROWD)
     return wait + own + 0.5 * (crowd + behind) * own
+
+
+def _surprise(took: float, expected: float, whole: float) -> int:
+    """What it says of a prompt's held part that it `took` so long; `whole` is the time without one."""
+    if whole > APART * expected:
+        return LESS if took * took > expected * whole else AS_BELIEVED
+    return MORE if took * APART < expected else NOTHING
 
 
 class Scoring:
@@ -209,34 +218,41 @@ class Scoring:
         self.computing |= 1 << replica
         self._move(replica, load)
 
-    def first_token(self, ticket: Hashable, now: float) -> None:
-        """Its answer began: the engine computed the prompt since it had begun it, or had been sent it."""
+    def first_token(self, ticket: Hashable, now: float) -> Sent | None:
+        """Its answer began: the engine computed the prompt since it had begun it, or had been sent it.
+
+        Returns the request, if that tells anything, with what its time says of what was held.
+        """
         sent = self._sent.get(ticket)
         if sent is None or not sent.computing:
-            return
+            return None
         load = self._loads[sent.replica]
         self._settle(load, now)
         if ticket not in load.pending:  # streamed after all, and taken as computed just now
-            return
+            return None
         took = now - max(sent.at, load.since)
         expected = self.model.seconds(sent.held, sent.size)
         if self.model.calibrated and expected > 0 and took > 0:
-            self._drift(load, math.log(took / expected))
-        self.model.learn(sent.held, sent.size, took / load.slowness)
+            sent.surprise = _surprise(took / load.slowness, expected, self.model.seconds(0.0, sent.size))
+            if sent.surprise in (NOTHING, AS_BELIEVED):
+                self._drift(load, math.log(took / expected), expected)
+        self.model.learn(0.0 if sent.surprise == LESS else sent.held, sent.size, took / load.slowness)
         self._computed(ticket, sent, load, now)
         load.since = now
         self._move(sent.replica, load)
+        return sent
 
-    def finished(self, ticket: Hashable, now: float) -> None:
-        """Its answer ended, or it never got one."""
+    def finished(self, ticket: Hashable, now: float) -> Sent | None:
+        """Its answer ended, or it never got one. Returns what it was, None for a request not in flight."""
         sent = self._sent.pop(ticket, None)
         if sent is None:
-            return
+            return None
         load = self._loads[sent.replica]
         if sent.computing:
             self._computed(ticket, sent, load, now)
             self._move(sent.replica, load)
         load.in_flight -= 1
+        return sent
 
     def crowd(self, now: float) -> float:
         """How many prompts wait for their first token at a replica, on the mean of the last seconds."""
@@ -254,12 +270,14 @@ class Scoring:
         load = self._loads.get(replica)
         return load.pending_size if load is not None else 0.0
 
-    def _drift(self, load: Load, off: float) -> None:
-        """A prompt took exp(`off`) times what was expected; small differences are noise.
+    def _drift(self, load: Load, off: float, expected: float) -> None:
+        """A prompt took exp(`off`) times the `expected` seconds; small differences are noise.
 
-        What all replicas have in common is the model's to learn: slower is slower than the mean.
+        What is held is known to within some bytes, so what takes long says more. What all replicas have in
+        common is the model's to learn: slower is slower than the mean.
         """
-        change = 0.05 * (min(max(off, -MAX_DRIFT), MAX_DRIFT) - load.drift)
+        weight = 0.1 * expected / (expected + self._mean_seconds)
+        change = weight * (min(max(off, -MAX_DRIFT), MAX_DRIFT) - load.drift)
         load.drift += change
         self._drifts += change
         apart = load.drift - self._drifts / len(self._loads)

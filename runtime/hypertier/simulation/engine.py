@@ -133,15 +133,15 @@ class Engine:
         gained, lost = self._store(full)
         if self._l2 is not None:
             self._l2.store(full)
-        self.num_prompts += 1
-        self.prompt_tokens += request.input_tokens
         self.num_decoding += 1
         self.decoding_tokens += request.input_tokens
         drag = 1 + self.profile.decode_drag * self.num_decoding
         return job, request.output_tokens * self.profile.decode_seconds * drag * self._slowness, gained, lost
 
     def finish_answer(self, job: Job) -> None:
-        """The answer's last token is out."""
+        """The answer's last token is out; it is now that the engine counts the prompt."""
+        self.num_prompts += 1
+        self.prompt_tokens += job.request.input_tokens
         self.num_decoding -= 1
         self.decoding_tokens -= job.request.input_tokens
 

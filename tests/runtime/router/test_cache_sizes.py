@@ -70,11 +70,25 @@ def test_bytes_of_a_token_are_learned_whatever_other_routers_send() -> None:
     before = sizes.bytes_of(replica)
 
     for _ in range(50):
-        sizes.sent(replica, 2500)
+        sizes.finished(replica, 2500)
     sizes.learn(replica, Reading(1000, 500 + 150, 10**6 + 150 * 1000))  # three routers
 
     assert before == 1000 * START_BYTES_PER_TOKEN
     assert sizes.bytes_of(replica) == pytest.approx(2500)
+
+
+def test_prompts_that_wait_are_not_compared_with_tokens_of_those_that_are_done() -> None:
+    traffic = Traffic("prefixaware", 1)
+    (replica,) = traffic.replicas.healthy
+    traffic.sizes.learn(replica, Reading(1000, 0, 0))
+
+    for _ in range(30):
+        traffic.serve(InferenceRequest(3000, (), streamed=True))
+    for _ in range(30):
+        traffic.send(InferenceRequest(300_000, (), streamed=True))
+    traffic.sizes.learn(replica, Reading(1000, 30, 30 * 1000))
+
+    assert traffic.sizes.bytes_per_token == pytest.approx(3.0)
 
 
 def test_a_restarted_engine_teaches_nothing_wrong() -> None:
@@ -82,7 +96,7 @@ def test_a_restarted_engine_teaches_nothing_wrong() -> None:
     (replica,) = healthy_replicas(1)[1]
     sizes.learn(replica, Reading(1000, 500, 10**6))
     for _ in range(50):
-        sizes.sent(replica, 2500)
+        sizes.finished(replica, 2500)
 
     sizes.learn(replica, Reading(1000, 3, 100))
 
@@ -97,7 +111,7 @@ def test_bytes_of_a_token_stay_believable(steps: list[tuple[int, float, float]])
     for num_bytes, num_prompts, tokens in steps:
         sizes.learn(replica, Reading(1000, num_prompts, tokens))
         for _ in range(30):
-            sizes.sent(replica, num_bytes)
+            sizes.finished(replica, num_bytes)
 
     assert MIN_BYTES_PER_TOKEN <= sizes.bytes_per_token <= MAX_BYTES_PER_TOKEN
 

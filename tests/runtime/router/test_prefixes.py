@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.holders import members
-from hypertier.router.prefixes import Prefixes
+from hypertier.router.loads import AS_BELIEVED, LESS, MORE
+from hypertier.router.prefixes import SHRINK, Prefixes
 
 UNITS = range(100)
 GROWING = (0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66, 78, 91)
@@ -18,6 +19,11 @@ PROMPTS = st.lists(st.integers(0, 2), max_size=12).map(
     lambda path: tuple(hash(tuple(path[: i + 1])) for i in range(len(path)))
 )
 """Prompts as block hashes: every hash covers all before it, and many prompts begin alike."""
+
+
+def chain_of(number: int) -> tuple[int, ...]:
+    """A prompt of ten blocks that shares none with another's."""
+    return tuple(range(100 * number, 100 * number + 10))
 
 
 def test_replicas_are_grouped_by_how_much_they_hold() -> None:
@@ -40,6 +46,66 @@ def test_what_was_used_longest_ago_is_forgotten_first_and_ends_first() -> None:
 
     assert prefixes.groups((1, 2, 3)) == [(2, 0b1)]
     assert prefixes.groups((1, 8, 9)) == [(3, 0b1)]
+
+
+def test_beginnings_that_were_missing_say_that_a_replica_keeps_less_than_it_tells() -> None:
+    prefixes = Prefixes(UNITS)
+    for number in range(20):
+        prefixes.record(0, chain_of(number), 1000)
+        prefixes.record(1, chain_of(number), 1000)
+
+    prefixes.correct(0, LESS, 10)
+    for number in range(20, 25):
+        prefixes.record(0, chain_of(number), 1000)
+
+    assert prefixes.size(0) <= 200 * SHRINK
+    assert prefixes.size(1) == 200
+    assert prefixes.groups(chain_of(24)) == [(10, 0b1)]
+
+
+def test_a_replica_is_always_taken_to_keep_a_whole_prompt_and_by_and_by_more_again() -> None:
+    prefixes = Prefixes(UNITS)
+    for number in range(10):
+        prefixes.record(0, chain_of(number), 1000)
+
+    for _ in range(100):
+        prefixes.correct(0, LESS, 10)
+    prefixes.record(0, chain_of(1), 1000)
+    least = prefixes.size(0)
+    for _ in range(30):
+        prefixes.correct(0, MORE, 10)
+    for number in range(10):
+        prefixes.record(0, chain_of(number), 1000)
+
+    assert least == 10
+    assert prefixes.size(0) == 100
+
+
+def test_confirmed_beginnings_undo_a_few_that_were_missing() -> None:
+    prefixes = Prefixes(UNITS)
+    for number in range(10):
+        prefixes.record(0, chain_of(number), 100)
+
+    prefixes.correct(0, LESS, 10)
+    for _ in range(40):
+        prefixes.correct(0, AS_BELIEVED, 10)
+    for number in range(10):
+        prefixes.record(0, chain_of(number), 100)
+
+    assert prefixes.size(0) == 100
+
+
+def test_a_replica_that_began_anew_is_believed_again() -> None:
+    prefixes = Prefixes(UNITS)
+    prefixes.record(0, chain_of(0), 100)
+    prefixes.correct(0, LESS, 10)
+
+    prefixes.forget(0)
+    prefixes.correct(0, LESS, 10)
+    for number in range(10):
+        prefixes.record(0, chain_of(number), 100)
+
+    assert prefixes.size(0) == 100
 
 
 def test_a_replica_that_is_gone_holds_nothing_and_costs_nothing() -> None:

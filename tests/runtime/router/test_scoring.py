@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router import scoring
+from hypertier.router.loads import AS_BELIEVED, LESS, MORE, NOTHING
 from hypertier.router.prefill_times import MIN_OBSERVATIONS
 from hypertier.router.scoring import Choice, Scoring
 
@@ -120,6 +121,60 @@ def test_a_slow_replica_is_known_by_its_first_tokens() -> None:
 
     assert choice.replica != 1
     assert held_by_the_slow.replica != 1
+
+
+def test_short_prompts_whose_held_part_is_not_known_well_make_no_replica_slow() -> None:
+    scoring = taught()
+    for number in range(800):  # at one replica, each question is twice as long as believed
+        now = 1000.0 + 10 * number
+        length = 400 if number % 4 == 0 else 200
+        took = true_seconds(50_000 - length, 50_000)
+        if number % 8 > 3:
+            held, took = 0, true_seconds(0, 50_000)
+        else:
+            held = 50_000 - 300
+        scoring.sent(number, number % 4, held, 50_000, now)
+        scoring.first_token(number, now + took)
+        scoring.finished(number, now + took)
+
+    assert {load.slowness for load in scoring._loads.values()} == {1.0}
+
+
+@pytest.mark.parametrize(
+    ("held", "truly_held", "surprise"),
+    [
+        (19_000, 19_000, AS_BELIEVED),
+        (19_000, 15_000, AS_BELIEVED),
+        (19_000, 0, LESS),
+        (0, 19_000, MORE),
+        (0, 0, NOTHING),
+        (5_000, 0, NOTHING),
+    ],
+)
+def test_the_time_of_a_prompt_tells_whether_it_was_held(held: int, truly_held: int, surprise: int) -> None:
+    scoring = taught()
+    before = scoring.model.seconds(0, 20_000)
+
+    for number in range(10):
+        now = 1000.0 + 10 * number
+        scoring.sent(number, 0, held, 20_000, now)
+        sent = scoring.first_token(number, now + true_seconds(truly_held, 20_000))
+        scoring.finished(number, now + 5)
+
+    assert sent is not None
+    assert sent.surprise == surprise
+    assert scoring.model.seconds(0, 20_000) == pytest.approx(before, rel=0.1 if surprise == LESS else 0.5)
+
+
+def test_until_times_are_known_they_tell_nothing_of_what_was_held() -> None:
+    scoring = Scoring()
+    scoring.add(0, 0.0)
+    scoring.sent(1, 0, 19_000, 20_000, 0.0)
+
+    sent = scoring.first_token(1, 2.0)
+
+    assert sent is not None
+    assert sent.surprise == NOTHING
 
 
 def test_what_all_replicas_have_in_common_is_no_slowness_of_any() -> None:

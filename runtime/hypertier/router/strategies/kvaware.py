@@ -16,6 +16,7 @@ from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.holders import most_of
 from hypertier.router.kv_events import Event
 from hypertier.router.kv_index import KvIndex
+from hypertier.router.loads import Sent
 from hypertier.router.models import MAX_MODELS
 from hypertier.router.openai import (
     MAX_HASHED_BYTES,
@@ -184,6 +185,11 @@ class KvAware(PrefixAware):
                 self._ask(request.prompt, request.block_hashes, choice.replica)
             else:
                 self.tokenizations[self._why_unheard(self._doubted >> number & 1)] += 1
+
+    def _correct(self, sent: Sent) -> None:
+        """What an engine says that it holds is not to be corrected."""
+        if not self._heard >> sent.replica & 1:
+            super()._correct(sent)
 
     async def stop(self) -> None:
         """Ask no more."""

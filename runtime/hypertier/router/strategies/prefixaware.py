@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
 from hypertier.router.cache_sizes import CacheSizes
+from hypertier.router.loads import Sent
 from hypertier.router.openai import BLOCK_ENDS, InferenceRequest, likely_bytes, prefix_bytes
 from hypertier.router.prefixes import Prefixes
 from hypertier.router.replicas import Replica, ReplicaSet, State
@@ -92,7 +93,6 @@ class PrefixAware:
         number = self._numbers[choice.replica]
         size = max(1, request.num_bytes)
         self._scoring.sent(ticket, number, choice.matched_bytes, size, now, streamed=request.streamed)
-        self._sizes.sent(choice.replica, size)
         hashes = request.block_hashes
         if hashes:
             capacity = self._sizes.bytes_of(choice.replica)
@@ -100,12 +100,20 @@ class PrefixAware:
             self._prompts.record(number, hashes, capacity, rest=rest, max_bytes=self._max_bytes)
 
     def first_token(self, ticket: Hashable, now: float) -> None:
-        """Learn how long it took."""
-        self._scoring.first_token(ticket, now)
+        """Learn how long it took, and from that whether the replica held what it was believed to."""
+        sent = self._scoring.first_token(ticket, now)
+        if sent is not None:
+            self._correct(sent)
+
+    def _correct(self, sent: Sent) -> None:
+        """What its time says of its replica's cache, for the index."""
+        self._prompts.correct(sent.replica, sent.surprise, sent.size)
 
     def finished(self, ticket: Hashable, now: float) -> None:
         """It is no longer in flight."""
-        self._scoring.finished(ticket, now)
+        sent = self._scoring.finished(ticket, now)
+        if sent is not None:
+            self._sizes.finished(self._by_number[sent.replica], int(sent.size))
 
     def _changed(self, replica: Replica, reason: str) -> None:
         self._follow(replica)

@@ -51,6 +51,27 @@ def test_busy_replica_loses_even_what_it_has_cached() -> None:
     assert any(replica is not home for replica in served)
 
 
+@pytest.mark.parametrize(("num_kept", "num_believed"), [(5, 0), (20, 20)])
+def test_a_replica_is_believed_to_hold_what_its_times_bear_out(num_kept: int, num_believed: int) -> None:
+    traffic = Traffic("prefixaware", 1)
+    prompts = [conversation(number, 20 + 4 * number) for number in range(20)]
+    kept: list[int] = []  # what the engine has, which says nothing of the size of its cache
+
+    def serve(number: int) -> bool:
+        choice = traffic.send(prompts[number])
+        num_bytes = 0 if number in kept else prompts[number].num_bytes
+        kept[:] = [*(other for other in kept if other != number), number][-num_kept:]
+        traffic.answer(len(traffic.choices) - 1, after=0.01 + 1e-5 * num_bytes)
+        return choice.matched_bytes > 0
+
+    for _ in range(5):
+        for number in range(20):
+            serve(number)
+
+    assert sum(serve(number) for number in range(20)) == num_believed
+    assert serve(19)
+
+
 def test_times_are_learned_from_first_events() -> None:
     traffic = Traffic("prefixaware", 2)
 
