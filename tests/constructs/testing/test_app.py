@@ -15,9 +15,11 @@ from fakes_stacks import EXAMPLES, example_folder, on_what_exists, synthesized
 from hypertier.catalog.addons import CERT_MANAGER, OBSERVABILITY, OPERATOR_PREREQUISITES
 from hypertier.catalog.addons import INFERENCE_OPERATOR as ADDON
 from hypertier.spec.deployment import Deployment, Scaling, load_deployment
+from hypertier_cdk.schedules import SCHEDULED_TIME
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"
+CLOSED = ROOT / "examples" / "closed-network" / "deployment.yaml"
 ADOPT = ROOT / "examples" / "adopt-existing" / "deployment.yaml"
 RUNG = json.loads((ROOT / "tests" / "events" / "cloudwatch-alarm-high.json").read_text(encoding="utf-8"))
 
@@ -189,3 +191,33 @@ def test_a_cache_alarm_that_rings_adds_a_replica(deployed: Any) -> None:
 
     assert (line["replicas_before"], line["replicas"]) == (3, 4)
     assert deployed.fake.deployments[key]["spec"]["replicas"] == 4
+
+
+def test_a_schedule_s_moment_brings_its_replicas_and_a_late_one_takes_none_away(world: Any) -> None:
+    """What EventBridge Scheduler would do: call the target with its input, the moment filled in."""
+    deployment = load_deployment(CLOSED)
+    world.fake.nodes = [node(f"node-of-{group.name}", group.name) for group in deployment.instance_groups]
+    world.emulator.deploy(example_folder(CLOSED))
+    engine = objects_of(world, "Deployment")["llama-70b-engine"]
+    key = (engine["metadata"]["namespace"], engine["metadata"]["name"])
+    world.fake.create_deployment(*key, replicas=1)
+    targets = {
+        json.loads(resource.properties["Target"]["Input"])["schedule"]: resource.properties["Target"]
+        for resource, _ in world.emulator.resources("AWS::Scheduler::Schedule")
+    }
+
+    lines = [
+        world.emulator.invoke(
+            targets[name]["Arn"], json.loads(targets[name]["Input"].replace(SCHEDULED_TIME, moment))
+        )
+        for name, moment in (
+            ("evening", "2026-12-02T03:00:00Z"),
+            ("office-hours", "2026-12-02T15:30:00Z"),
+            ("evening", "2026-12-02T03:00:00Z"),
+        )
+    ]
+
+    assert [line["replicas"] for line in lines] == [2, 4, 4]
+    assert world.fake.deployments[key]["spec"]["replicas"] == 4
+    annotations = world.fake.deployments[key]["metadata"]["annotations"]
+    assert annotations["hypertier.dev/replicas-schedule"] == "office-hours"
