@@ -33,7 +33,7 @@ def run_checks(checks: Sequence[Check], ask: Ask) -> tuple[Finding, ...]:
 
 
 def run(check: Check, ask: Ask) -> Verdict:
-    """The verdict of one check; that it could not be told where AWS refuses an answer."""
+    """The verdict of one check; that it could not be told where AWS refuses an answer, or a part of it."""
     talk = check.talk()
     said: Said | None = None
     while True:
@@ -42,6 +42,8 @@ def run(check: Check, ask: Ask) -> Verdict:
         except StopIteration as end:
             verdict: Verdict = end.value
             return verdict
+        except KeyError as error:  # AWS leaves members out that are not required
+            return untold(f"AWS's answer has no {error.args[0]}", "look for yourself")
         answer = ask(question)
         if isinstance(answer, Refused):
             talk.close()

@@ -78,5 +78,18 @@ def test_a_refusal_ends_one_check_and_no_other() -> None:
     assert second.verdict.status is Status.OK
 
 
+def test_an_answer_that_lacks_a_member_ends_one_check_alone() -> None:
+    asked = question("ec2", "DescribeVpcs")
+
+    def talk() -> Talk:
+        said = yield asked
+        return ok((said or {})["State"])
+
+    lacking, told = run_checks([Check("state", talk, (asked,)), asking(asked)], lambda found: {})
+
+    assert (lacking.verdict.status, lacking.verdict.cause) == (Status.UNTOLD, "AWS's answer has no State")
+    assert told.verdict.status is Status.OK
+
+
 def test_nothing_to_check_is_nothing_found() -> None:
     assert run_checks([], lambda found: None) == ()
