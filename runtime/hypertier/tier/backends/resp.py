@@ -21,6 +21,7 @@ from hypertier.tier.credentials import CredentialSource
 T = TypeVar("T")
 
 MAX_REDIRECTS = 5
+CONNECT_SHARE = 0.25  # of what is left, for one server of several to be connected to
 ASKING = command(b"ASKING")
 
 
@@ -178,15 +179,14 @@ class RespBackend:
         redirected: dict[Node, list[Wanted]] = {}
         errors: list[TierError] = []
         is_cluster = self._topology.is_cluster
-        waiting = [
-            (
-                node,
-                batch,
-                node.start([joined(batch)], partial(read_batch, batch), deadline - time.monotonic()),
-            )
-            for node, batch in batches.items()
-            if not is_cluster or node.circuit.admits()
-        ]
+        asked = [node for node in batches if not is_cluster or node.circuit.admits()]
+        asked.sort(key=lambda node: not node.is_connected)  # connecting takes a while, and others wait for it
+        waiting: list[tuple[Node, list[Wanted], Callable[[], list[Reply]]]] = []
+        for place, node in enumerate(asked, start=1):
+            batch, left = batches[node], deadline - time.monotonic()
+            share = left if place == len(asked) else CONNECT_SHARE * left
+            finish = node.start([joined(batch)], partial(read_batch, batch), left, share)
+            waiting.append((node, batch, finish))
         for node, batch, finish in waiting:
             try:
                 for wanted, reply in zip(batch, finish(), strict=True):

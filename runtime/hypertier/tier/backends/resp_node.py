@@ -174,14 +174,25 @@ class Node:
         except OSError as error:
             raise self._unavailable(error, timeout_seconds) from error
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection that nobody uses."""
+        return bool(self._idle)
+
     def start(
-        self, request: Sequence[Buffer], read: Callable[[Connection], T], timeout_seconds: float
+        self,
+        request: Sequence[Buffer],
+        read: Callable[[Connection], T],
+        timeout_seconds: float,
+        connect_seconds: float,
     ) -> Callable[[], T]:
         """Send now what `call` would; the function that this returns reads, and must be called.
 
-        So several servers work at the same time for one thread. Errors come from that function.
+        So several servers work at the same time for one thread. Errors come from that function. A connection
+        that is made takes `connect_seconds` at most: meanwhile the others wait.
         """
-        deadline = time.monotonic() + timeout_seconds
+        begin = time.monotonic()
+        deadline = begin + timeout_seconds
 
         def whole(connection: Connection) -> T:
             connection.send(request)
@@ -191,9 +202,15 @@ class Node:
             return self.call(whole, deadline - time.monotonic())
 
         try:
-            connection = self._borrow(deadline)
-        except (OSError, TierError):
-            return again
+            connection = self._borrow(min(deadline, begin + connect_seconds))
+        except (OSError, TierError) as error:
+            problem = error if isinstance(error, TierError) else self._unavailable(error, connect_seconds)
+
+            def refuse() -> T:
+                raise problem
+
+            return refuse
+        connection.deadline = deadline
         was_fresh, connection.is_fresh = connection.is_fresh, False
         try:
             connection.send(request)

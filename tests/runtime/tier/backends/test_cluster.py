@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +14,7 @@ from fakes_tier import FixedNamespace, RealCluster, RealValkey, ScriptedServer, 
 
 from hypertier.errors import TierError, TierPartError, TierUnavailableError
 from hypertier.tier.address import L2Address, parse_l2_url
+from hypertier.tier.backends.connecting import Places
 from hypertier.tier.backends.resp import RespBackend
 from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.backends.resp_ledger import RespLedger
@@ -257,6 +260,31 @@ def test_a_frozen_server_is_asked_once_and_then_left_alone(
     assert found == [[owner(key) != 1 for key in KEYS]] * 2
     cluster.nodes[1].thaw()
     assert eventually(lambda: backend.exists_many(KEYS, SECONDS) == [True] * len(KEYS))
+
+
+class Nowhere(Places):
+    """Of a host that is gone: nobody answers, and nobody refuses."""
+
+    def connect(self, deadline: float) -> socket.socket:
+        threading.Event().wait(max(0.0, deadline - time.monotonic()))
+        raise TimeoutError("timed out")
+
+
+def test_a_host_that_is_gone_costs_its_own_keys_alone_also_where_all_connections_are_new(
+    cluster: RealCluster, backend: RespBackend
+) -> None:
+    store_all(backend)
+    backend.exists_many(KEYS, SECONDS)
+    nodes = {node.address.port: node for node in backend._topology._nodes.values()}
+    lost = nodes[cluster.nodes[1].port]
+    lost._places = Nowhere(lost.address)
+    for node in nodes.values():
+        node._drop_idle()
+
+    found = backend.exists_many(sorted(KEYS, key=lambda key: owner(key) != 1), 2.0)
+
+    assert found == sorted(owner(key) != 1 for key in KEYS)
+    assert [nodes[each.port].circuit.is_closed for each in cluster.nodes] == [True, False, True]
 
 
 def test_a_chunk_with_a_stripe_on_a_lost_server_is_not_announced_and_the_others_are_used(
