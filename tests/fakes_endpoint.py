@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from fakes_http import QuietHandler, serving
 
 BLOCK = 16
 TOKENS = (" the", " same", " tokens")
@@ -77,7 +78,7 @@ class FakeEndpoint:
 def fake_endpoint(state: FakeEndpoint, tls: Any = None) -> Iterator[FakeEndpoint]:
     """Serve it on a free port while the block runs."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             refusal = state.models_refusal or state.refusal
             if refusal is not None:
@@ -108,25 +109,8 @@ def fake_endpoint(state: FakeEndpoint, tls: Any = None) -> Iterator[FakeEndpoint
                     return
                 self.wfile.write(b"data: %s\n\n" % event)
 
-        def answer(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """The test says what counts."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    state.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield state
-    finally:
-        state.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler, tls) as state.url:
+        try:
+            yield state
+        finally:
+            state.released.set()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from fakes_http import QuietHandler, serving
 
 RECORDED = Path(__file__).parent / "runtime" / "exporter"
 
@@ -33,7 +34,7 @@ def metrics_server(text: str) -> Iterator[MetricsServer]:
     """Serve `text` as a replica would, on a free port, while the block runs."""
     state = MetricsServer(text)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             state.asked += 1
             if self.path != "/metrics":
@@ -50,17 +51,8 @@ def metrics_server(text: str) -> Iterator[MetricsServer]:
                 return
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            """The test says what counts."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield state
-    finally:
-        state.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler) as state.url:
+        try:
+            yield state
+        finally:
+            state.released.set()

@@ -17,6 +17,7 @@ HypertierError                 anything below; the command line prints it and ex
 ├── CompileError               the router's hot modules can't be compiled; it runs as it is
 ├── ExplainError               a router can't say what it decided
 ├── AnswerError                an endpoint did not answer as it should; becomes a check that failed
+├── BatchError                 a batch's file can't be read, or its answers can't be kept
 ├── ModelListError             a replica did not say which models it serves; counted, it may serve any
 ├── ApiServerError             Kubernetes' API did not answer as it should; counted, and the last list stays
 ├── TokenizeError              a prompt's tokens can't be had; counted, and what was sent where decides
@@ -189,6 +190,10 @@ class AnswerError(HypertierError):
         super().__init__(problem)
         self.to_do = to_do
         self.is_fault = is_fault
+
+
+class BatchError(HypertierError):
+    """A batch can't be sent or kept: names the file, and the line where one is at fault."""
 
 
 class ModelListError(HypertierError):

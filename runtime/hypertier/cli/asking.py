@@ -12,24 +12,20 @@ import click
 from hypertier.errors import ConfigError
 
 KEY = re.compile(r"[!-~]{1,8192}")  # what a header may carry
-OPTIONS = (
-    click.option("--model", metavar="NAME", help="The model to ask; by default the only one of /v1/models."),
-    click.option(
-        "--api-key-env",
-        metavar="NAME",
-        help="The environment variable that holds the key, where one is needed.",
-    ),
-    click.option(
-        "--ca", metavar="FILE", help="The CAs that are believed, in PEM, in place of this machine's."
-    ),
+model_option = click.option(
+    "--model", metavar="NAME", help="The model to ask; by default the only one of /v1/models."
+)
+api_key_option = click.option(
+    "--api-key-env", metavar="NAME", help="The environment variable that holds the key, where one is needed."
+)
+ca_option = click.option(
+    "--ca", metavar="FILE", help="The CAs that are believed, in PEM, in place of this machine's."
 )
 
 
 def asks_endpoint(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how to ask; they stand where this decorator does."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return model_option(api_key_option(ca_option(command)))
 
 
 def key_of(variable: str | None) -> str | None:

@@ -21,6 +21,7 @@ SUMMARIES = {
     "router": "Serve OpenAI's API in front of engines.",
     "verify": "Send a running endpoint a prompt twice, and say whether its cache works.",
     "compare": "Send one load through several strategies, and say what differs for sure.",
+    "batch": "Send a file of requests through a running endpoint, and keep the answers.",
     "explain": "Say where a request went, or would go, and why.",
     "exporter": "Publish the engines' metrics to CloudWatch.",
     "simulate": "Replay a trace through the real strategies.",

@@ -74,7 +74,7 @@ class Endpoint:
         Raises:
             AnswerError: it does not say.
         """
-        reply = self._exchange("/v1/models", None, {}, timeout_seconds, lambda part: None)
+        reply = self.send("/v1/models", None, {}, timeout_seconds)
         _check_status(reply)
         data = read_object(reply.body).get("data")
         entries = data if isinstance(data, list) else []
@@ -106,25 +106,32 @@ class Endpoint:
         """
         begin = self._clock()
         reader = AnswerReader(self._clock)
-        reply = self._exchange(
+        reply = self.send(
             "/v1/completions",
             request_body(model, prompt, max_tokens, NUM_LIKELY if tells_likely else None),
             headers,
             timeout_seconds,
-            reader.feed,
+            on_part=reader.feed,
         )
         _check_status(reply)
         replica, strategy = (reply.headers.get(name) for name in (REPLICA_HEADER, STRATEGY_HEADER))
         return reader.answer(told(replica) if replica else None, begin, told(strategy) if strategy else None)
 
-    def _exchange(
+    def send(
         self,
         target: str,
         body: bytes | None,
         headers: Mapping[str, str],
         timeout_seconds: float,
-        on_part: Callable[[bytes], None],
+        *,
+        on_part: Callable[[bytes], None] = lambda part: None,
+        max_bytes: int = MAX_BYTES,
     ) -> Reply:
+        """The whole answer to a request, a GET where it has no body, whatever its status.
+
+        Raises:
+            AnswerError: there is none in time, or a longer one.
+        """
         if timeout_seconds <= 0:
             raise AnswerError("there was no time left to ask", "--timeout gives more")
         if self._context is not None:
@@ -144,7 +151,7 @@ class Endpoint:
                 body=body,
                 headers=sent,
                 timeout_seconds=timeout_seconds,
-                max_bytes=MAX_BYTES,
+                max_bytes=max_bytes,
                 on_part=on_part,
             )
         except HttpError as error:

@@ -1,0 +1,1 @@
+"""OpenAI's batch files, sent through a running endpoint: no request is lost, none is paid for twice."""
