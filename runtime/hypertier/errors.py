@@ -98,6 +98,13 @@ def _first(entries: Iterable[T]) -> Iterator[T]:
     return islice(entries, MAX_SHOWN_CHARACTERS)
 
 
+def said(error: Exception) -> str:
+    """What an error of the system's says to people: `Connection refused`. Of another its name, too."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
+
+
 class ManifestError(HypertierError):
     """A file that cannot be read as what it claims to be: names the file, the place, and what would work.
 

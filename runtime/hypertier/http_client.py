@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from hypertier.errors import HttpError
+from hypertier.errors import HttpError, said
 
 _READ_BYTES = 64 * 1024
 
@@ -60,7 +60,7 @@ def exchange(
         if response.length:  # read1 takes an early end for the end
             raise HttpError(f"closed {response.length} bytes before the end of its answer")
     except (OSError, http.client.HTTPException) as error:
-        raise HttpError(f"could not be read: {type(error).__name__}: {error}") from error
+        raise HttpError(f"could not be read: {said(error)}") from error
     finally:
         connection.close()
     return Reply(response.status, response.headers, bytes(answer))

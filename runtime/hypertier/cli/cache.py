@@ -226,7 +226,9 @@ def prompts_in(file: TextIO) -> Iterator[str]:
 @contextmanager
 def opened(url: str | None, ca_file: str) -> Iterator[tuple[L2Address, RespAdmin]]:
     """Connect to L2 as an engine would."""
-    setting, given = ("--url", url) if url else (URL_VARIABLE, os.environ.get(URL_VARIABLE, ""))
+    setting, given = ("--url", url) if url else (URL_VARIABLE, os.environ.get(URL_VARIABLE))
+    if given is None:
+        raise ConfigError(URL_VARIABLE, None, "the address of L2, such as rediss://HOST:6379, or --url")
     address = parse_l2_url(given, setting)
     if address.is_daemon:
         raise ConfigError(

@@ -59,11 +59,15 @@ def command(
     if fix and "-" in files:
         raise ConfigError("--fix", "-", "files; standard input can't be written to, --diff shows the patch")
     result = lint.lint_files(files, language=language, operator_version=version)
-    if fix:
-        for _ in range(MAX_FIX_ROUNDS):
-            if not write_mended(result):
-                break
-            result = lint.lint_files(files, language=language, operator_version=version)
+    written: dict[str, None] = {}
+    for _ in range(MAX_FIX_ROUNDS if fix else 0):
+        names = write_mended(result)
+        if not names:
+            break
+        written.update(dict.fromkeys(names))
+        result = lint.lint_files(files, language=language, operator_version=version)
+    for name in written:
+        click.echo(f"mended {name}" if language == "en" else f"고친 파일: {name}", err=True)
     patch = patch_of(result) if diff or (form == "text" and is_small(result)) else ""
     if diff:
         click.echo(patch, nl=False)
@@ -72,8 +76,8 @@ def command(
     sys.exit(result.exit_code)
 
 
-def write_mended(result: Report) -> bool:
-    """Write every file that can be mended, with the line ends it had; whether there was one.
+def write_mended(result: Report) -> list[str]:
+    """Write every file that can be mended, with the line ends it had; their names.
 
     Raises:
         ConfigError: a file cannot be written.
@@ -92,7 +96,7 @@ def write_mended(result: Report) -> bool:
             raise ConfigError(
                 "--fix", change.file, f"files that can be written ({error.strerror})"
             ) from error
-    return bool(changes)
+    return [change.file for change in changes]
 
 
 def is_small(result: Report) -> bool:

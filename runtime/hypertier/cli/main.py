@@ -44,6 +44,20 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"hypertier.cli.{cmd_name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was probably meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from hypertier.spec.suggest import nearest
+
+            meant = nearest(args[0], self.list_commands(ctx)) if args else None
+            if meant is None:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {meant!r}?", ctx) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands by their summaries, without importing them."""
         with formatter.section("Commands"):

@@ -368,3 +368,12 @@ def test_a_store_that_does_not_answer_is_one_error() -> None:
     done = run("ls", url=url)
 
     assert isinstance(done.exception, HypertierError)
+
+
+def test_an_address_that_is_not_set_is_told_with_what_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HYPERTIER_L2_URL", raising=False)
+
+    result = CliRunner().invoke(command, ["ls"])
+
+    assert str(result.exception).startswith("HYPERTIER_L2_URL is not set; expected the address of L2")
+    assert "--url" in str(result.exception)

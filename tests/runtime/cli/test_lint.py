@@ -287,7 +287,7 @@ def test_fix_writes_the_file_and_counts_what_is_left(tmp_path: Path) -> None:
     result = run(file, "--fix", "--format", "json")
 
     assert yaml.safe_load(Path(file).read_text(encoding="utf-8"))["spec"]["instanceType"] == "ml.g5.12xlarge"
-    assert {finding["rule"] for finding in json.loads(result.output)} == {"placeholder"}
+    assert {finding["rule"] for finding in json.loads(result.stdout)} == {"placeholder"}
     assert result.exit_code == 1
 
 
@@ -304,6 +304,16 @@ def test_a_file_that_cannot_be_written_is_named() -> None:
 
     assert isinstance(result.exception, ConfigError)
     assert str(result.exception).startswith(f"--fix is '{file}'; expected files that can be written")
+
+
+def test_fix_names_what_it_wrote_and_leaves_machine_s_output_alone(tmp_path: Path) -> None:
+    broken = written(tmp_path, "a.yaml", changed(endpoint(), {"spec.instanceType": "g5.12xlarge"}))
+    whole = written(tmp_path, "b.yaml", endpoint())
+
+    result = run(broken, whole, "--fix", "--format", "json")
+
+    assert result.stderr == f"mended {broken}\n"
+    assert json.loads(result.stdout) == []
 
 
 def test_fix_keeps_windows_line_ends(tmp_path: Path) -> None:

@@ -41,7 +41,11 @@ def test_a_command_that_does_not_exist_is_refused_by_name() -> None:
     result = CliRunner().invoke(main.cli, ["lnit"])
 
     assert result.exit_code == 2
-    assert "lnit" in result.output
+    assert "No such command 'lnit'. Did you mean 'lint'?" in result.output
+
+
+def test_a_word_that_is_like_no_command_is_not_guessed_at() -> None:
+    assert "Did you mean" not in CliRunner().invoke(main.cli, ["frobnicate"]).output
 
 
 def test_help_imports_no_command() -> None:
