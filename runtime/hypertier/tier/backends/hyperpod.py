@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
-from hypertier.errors import TierError, TierPartError
+from hypertier.errors import TierError, TierPartError, TierUnavailableError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer, Listener
 from hypertier.tier.backends.daemon import Daemon, Lease
@@ -48,7 +48,11 @@ class HyperPodBackend:
         self._leases: OrderedDict[bytes, Lease] = OrderedDict()
 
     def exists_many(self, keys: Sequence[bytes], timeout_seconds: float) -> list[bool]:
-        """Take a lease on each value that there is, many at once; with no keys, only look for the segment."""
+        """Take a lease on each value that there is, many at once; with no keys, only look for the segment.
+
+        The first keys are asked about first; what there was no time for is a miss. The daemon holds each
+        question about a value that it lacks: a long prompt that is new to it takes more time than there is.
+        """
         if not keys:
             self._segment.identity()
             return []
@@ -61,6 +65,10 @@ class HyperPodBackend:
             except TierPartError:
                 if not found:
                     raise
+            except TierUnavailableError:
+                if not found or self._clock() < deadline:
+                    raise
+                break
         return [found.get(key, False) for key in keys]
 
     def get_into(

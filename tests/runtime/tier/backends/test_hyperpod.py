@@ -87,6 +87,20 @@ def test_a_miss_is_held_no_longer_than_was_asked(daemon: NodeDaemon, backend: Hy
     assert all("timeout_ms=20&" in line for line in daemon.requests if "/leases?" in line)
 
 
+def test_more_misses_than_there_is_time_for_are_misses_and_no_failure(daemon: NodeDaemon) -> None:
+    daemon.holds_misses = True
+    backend = HyperPodBackend(daemon.address, str(daemon.segment))
+    put(backend)
+    begin = time.monotonic()
+
+    found = backend.exists_many([b"k"] + [b"absent %d" % i for i in range(2000)], 0.2)
+
+    assert found == [True] + [False] * 2000
+    assert time.monotonic() - begin < 5.0
+    assert get(backend) == (len(VALUE), VALUE)
+    backend.close()
+
+
 def test_a_value_that_is_there_already_counts_as_stored(backend: HyperPodBackend) -> None:
     put(backend)
 
