@@ -198,6 +198,12 @@ class Upstream:
         else:
             exchange.broken()
 
+    def pause_writing(self) -> None:
+        pass  # all there is to send was handed over, and is held by the request anyway
+
+    def resume_writing(self) -> None:
+        pass
+
     # What follows is called by httptools.
 
     def on_message_begin(self) -> None:
@@ -329,7 +335,13 @@ class Upstream:
             and self._may_reuse
             and self._replica.usable_pool(MAX_IDLE_PER_REPLICA)
         )
-        if transport is not None and reusable and not transport.is_closing():
+        # An engine may answer before it has read the body, and what follows here would wait for that.
+        if (
+            transport is not None
+            and reusable
+            and not transport.is_closing()
+            and not transport.get_write_buffer_size()
+        ):
             transport.resume_reading()
             self._replica.idle.append(self)
         elif transport is not None:

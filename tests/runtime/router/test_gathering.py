@@ -75,6 +75,9 @@ class Stream:
 
     def write(self, data: bytes) -> None: ...
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def is_closing(self) -> bool:
         return self.is_closing_
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
+from typing import cast
 
 import pytest
 from fakes_engine import (
@@ -459,6 +461,44 @@ def test_large_body_arrives_whole() -> None:
 
     assert is_same
     assert status == 200
+
+
+def test_answer_that_comes_before_the_body_was_read_keeps_no_other_request_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def hasty(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """An engine that answers each head at once and reads no body."""
+        writers.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                is_post = b"POST" in await reader.readuntil(b"\r\n\r\n")
+                writer.write(json_answer(b"{}", b"413 Too Large" if is_post else b"200 OK"))
+                if is_post:
+                    cast(asyncio.Transport, writer.transport).pause_reading()
+
+    async def act() -> tuple[list[int], int]:
+        server = await asyncio.start_server(hasty, "127.0.0.1", 0, limit=2**26)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            async with routed(replicas=(f"http://127.0.0.1:{port}",)) as router:
+                client = await RawClient.connect(router.port)
+                statuses = []
+                for request in (post(CHAT, b"x" * 20_000_000), get(b"/v1/models/m"), get(b"/v1/models/m")):
+                    client.send(request)
+                    statuses.append((await client.answer()).status)
+                return statuses, router.budget.held_bytes
+        finally:
+            server.close()
+            for writer in writers:
+                writer.transport.abort()
+            await asyncio.sleep(0)
+
+    statuses, held = run_loop(act())
+
+    assert (statuses, held) == ([413, 200, 200], 0)
+    assert not caplog.records  # a full socket is nothing to tell
 
 
 def test_chunked_request_arrives_with_its_length() -> None:

@@ -29,6 +29,9 @@ class Pipe:
 
     def resume_reading(self) -> None: ...
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def abort(self) -> None:
         self.closed = True
 
