@@ -13,10 +13,11 @@ from hypertier_cdk.review.templates import Assembly
 def quotas_of(assembly: Assembly) -> tuple[Quota, ...]:
     """What to ask for, by service and name."""
     clusters = assembly.of_type("AWS::SageMaker::Cluster")
-    return quotas.quotas_of(map(_nodes, cluster.get("InstanceGroups", default=())) for cluster in clusters)
+    return quotas.quotas_of(map(nodes_of, cluster.get("InstanceGroups", default=())) for cluster in clusters)
 
 
-def _nodes(group: Mapping[str, Any]) -> Nodes:
+def nodes_of(group: Mapping[str, Any]) -> Nodes:
+    """The nodes of an instance group as `AWS::SageMaker::Cluster` has it."""
     several = (group.get("InstanceRequirements") or {}).get("InstanceTypes")
     return Nodes(
         count=int(group["InstanceCount"]),

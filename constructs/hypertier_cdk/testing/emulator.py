@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 
 from hypertier.errors import DeploymentError, HypertierError
 from hypertier_cdk.create_only import replacements
+from hypertier_cdk.testing.alarms import Alarms
 from hypertier_cdk.testing.assembly import stacks_of
 from hypertier_cdk.testing.builtin import (
     Charts,
@@ -26,10 +26,11 @@ from hypertier_cdk.testing.builtin import (
     Secrets,
     Uploads,
 )
+from hypertier_cdk.testing.hyperpod import CLUSTER, Clusters
 from hypertier_cdk.testing.intrinsics import Resolver, creation_order
 from hypertier_cdk.testing.providers import Made, Provider, Resource
 from hypertier_cdk.testing.shapes import SHAPES, ShapeProvider
-from hypertier_cdk.testing.stack import Event, Request, Stack
+from hypertier_cdk.testing.stack import Event, Request, Stack, made_up_name
 
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
 CHART = "Custom::AWSCDK-EKS-HelmChart"
@@ -44,13 +45,15 @@ class Emulator:
 
     `environment` is what Lambda functions get beside their own variables, such as an `AWS_ENDPOINT_URL` on
     loopback. `providers` add resource types, or take the place of those that are known. A custom resource's
-    waiting functions are asked `max_looks` times at most, one right after the other.
+    waiting functions are asked `max_looks` times at most, one right after the other. `quotas` bound the
+    nodes of HyperPod clusters, by name: {"ml.p5.48xlarge for cluster usage": 2}; others are not bounded.
 
     Attributes:
         events: every step so far, in order.
         manifests: the Kubernetes objects applied to each cluster, by (kind, namespace, name).
         releases: the Helm charts installed in each cluster, by (namespace, release).
         objects: what was put into each bucket, by key.
+        messages: what alarms told each SNS topic, by its ARN.
         retained: what a deletion left behind, as templates ask for: (stack, logical id).
     """
 
@@ -63,6 +66,7 @@ class Emulator:
         providers: Mapping[str, Provider] | None = None,
         max_looks: int = 10,
         assets: Callable[[str, str], bytes] | None = None,
+        quotas: Mapping[str, int] | None = None,
     ) -> None:
         self.events: list[Event] = []
         manifests = Manifests()
@@ -78,6 +82,8 @@ class Emulator:
         self._stacks: dict[str, Stack] = {}
         self._functions = Functions(self._code_folder, {"AWS_REGION": region, **(environment or {})})
         self._secrets = Secrets()
+        self._alarms = Alarms(self.resources, self.invoke)
+        self.messages = self._alarms.messages
         self._custom = CustomResources(self._functions, max_looks)
         self._unpacked: dict[str, Path] = {}
         self._scratch = Path(tempfile.mkdtemp(prefix="hypertier-emulator-"))
@@ -86,6 +92,7 @@ class Emulator:
             **{name: ShapeProvider(shape) for name, shape in SHAPES.items()},
             "AWS::Lambda::Function": self._functions,
             "AWS::SecretsManager::Secret": self._secrets,
+            CLUSTER: Clusters(quotas or {}),
             MANIFEST: manifests,
             JSON: JsonTexts(),
             UPLOAD: uploads,
@@ -210,20 +217,16 @@ class Emulator:
         """
         return self._functions.invoke(function, event)
 
-    def ring(self, alarm_name: str, event: object) -> list[Any]:
-        """Let an alarm go off: run the functions that it calls on `event`, and return what they return.
+    def ring(self, alarm_name: str, event: object, state: str = "ALARM") -> list[Any]:
+        """Let an alarm go into `state`, and return what functions return that it calls, or its topics do.
+
+        Functions that it calls are run on `event`; a topic is told it as text.
 
         Raises:
-            DeploymentError: there is no such alarm, it calls something else than functions, or one failed.
+            ConfigError: an alarm has no such state.
+            DeploymentError: there is no such alarm, it does something else, or a function failed.
         """
-        for resource, _ in self.resources("AWS::CloudWatch::Alarm"):
-            if resource.properties.get("AlarmName", resource.name) == alarm_name:
-                actions = resource.properties.get("AlarmActions", [])
-                others = [action for action in actions if ":lambda:" not in action]
-                if others:
-                    raise DeploymentError(f"the emulator lets alarms call functions alone, not {others[0]}")
-                return [self.invoke(action, event) for action in actions]
-        raise DeploymentError(f"there is no alarm {alarm_name}")
+        return self._alarms.ring(alarm_name, event, state)
 
     def secret(self, arn: str) -> dict[str, str]:
         """The fields of a secret that was generated."""
@@ -255,7 +258,7 @@ class Emulator:
                 logical_id=logical_id,
                 type=written["Type"],
                 properties=resolver.resolve(written.get("Properties", {})),
-                name=_made_up_name(name, logical_id),
+                name=made_up_name(name, logical_id),
                 account=self._account,
                 region=stack.region,
             )
@@ -393,8 +396,3 @@ def _action(fresh: bool) -> str:
 def _holds(resolver: Resolver, resource: Mapping[str, Any]) -> bool:
     """Whether the condition of a resource or an output holds; true where it has none."""
     return "Condition" not in resource or resolver.condition(resource["Condition"])
-
-
-def _made_up_name(stack: str, logical_id: str) -> str:
-    digest = hashlib.sha256(f"{stack}/{logical_id}".encode()).hexdigest()[:12].upper()
-    return f"{stack}-{logical_id}-{digest}"[-64:].lstrip("-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,3 +58,9 @@ class Stack:
         """
         policy = self.policies.get(logical_id)
         return policy == "Retain" or (policy == "RetainExceptOnCreate" and not undoing)
+
+
+def made_up_name(stack: str, logical_id: str) -> str:
+    """What CloudFormation would call a resource whose template does not say: unique to its place."""
+    digest = hashlib.sha256(f"{stack}/{logical_id}".encode()).hexdigest()[:12].upper()
+    return f"{stack}-{logical_id}-{digest}"[-64:].lstrip("-")

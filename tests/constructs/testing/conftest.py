@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fakes_assembly import HANDLER
 from fakes_emulator import moto_providers, read_object
 from fakes_kubernetes import Authority
 from fakes_moto import ACCOUNT, REGION, aws_environment, moto_server
 from fakes_nodes import NodesFake, nodes_api
 
 from hypertier_cdk.testing import Emulator
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "index.py").write_text(HANDLER, encoding="utf-8")
+    return folder
 
 
 @dataclass(frozen=True)

@@ -221,3 +221,21 @@ def test_a_schedule_s_moment_brings_its_replicas_and_a_late_one_takes_none_away(
     assert world.fake.deployments[key]["spec"]["replicas"] == 4
     annotations = world.fake.deployments[key]["metadata"]["annotations"]
     assert annotations["hypertier.dev/replicas-schedule"] == "office-hours"
+
+
+def test_every_other_alarm_tells_one_topic_that_it_rings_and_that_it_is_over(deployed: Any) -> None:
+    ((_, topic),) = deployed.emulator.resources("AWS::SNS::Topic")
+    alarms = [
+        made.ref
+        for resource, made in deployed.emulator.resources("AWS::CloudWatch::Alarm")
+        if topic.ref in resource.properties["AlarmActions"]
+    ]
+
+    for name in alarms:
+        for state in ("ALARM", "OK"):
+            deployed.emulator.ring(name, {"AlarmName": name, "NewStateValue": state}, state)
+
+    told = [json.loads(message) for message in deployed.emulator.messages[topic.ref]]
+    assert deployed.emulator.messages.keys() == {topic.ref}
+    assert [message["AlarmName"] for message in told] == [name for name in alarms for _ in range(2)]
+    assert len(alarms) > 10

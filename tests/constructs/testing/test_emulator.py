@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from aws_cdk import aws_cloudwatch as cw
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -18,65 +16,10 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import custom_resources as cr
-from constructs import IConstruct
+from fakes_assembly import Build, assembly, function
 
 from hypertier.errors import ConfigError, DeploymentError
 from hypertier_cdk.testing import Emulator, Made, Resource
-
-HANDLER = """
-import json, os
-
-def handler(event, context):
-    if event.get("fail"):
-        raise ValueError("as asked")
-    if event.get("exit"):
-        os._exit(3)
-    return {"event": event, "env": os.environ["MINE"], "left": context.get_remaining_time_in_millis()}
-
-def on_event(event, context):
-    if event["ResourceProperties"].get("Refuse") == event["RequestType"]:
-        raise RuntimeError(f"no {event['RequestType']} today")
-    with open(os.environ["LOG"], "a") as log:
-        log.write(json.dumps(event) + "\\n")
-    return {"PhysicalResourceId": "thing", "Data": {"Half": "way"}, "Mark": "mine"}
-
-def is_complete(event, context):
-    with open(os.environ["LOOKS"], "a") as log:
-        log.write("x")
-    looks = os.path.getsize(os.environ["LOOKS"])
-    done = event["Mark"] == "mine" and looks >= int(event["ResourceProperties"]["Looks"])
-    return {"IsComplete": done, "Data": {"Looks": str(looks)} if done else {}}
-"""
-
-Build = Callable[[cdk.Stack], Any]
-
-
-@pytest.fixture
-def code(tmp_path: Path) -> Path:
-    folder = tmp_path / "code"
-    folder.mkdir()
-    (folder / "index.py").write_text(HANDLER, encoding="utf-8")
-    return folder
-
-
-def assembly(*builds: Build) -> str:
-    """A cloud assembly of one stack for each `build`: Stack0, Stack1, …"""
-    app = cdk.App()
-    for number, build in enumerate(builds):
-        build(cdk.Stack(app, f"Stack{number}", env=cdk.Environment(region="us-west-2")))
-    return app.synth().directory
-
-
-def function(stack: cdk.Stack, code: Path, name: str = "handler", **settings: Any) -> lambda_.Function:
-    return lambda_.Function(
-        stack,
-        name,
-        function_name=name,
-        runtime=lambda_.Runtime.PYTHON_3_13,
-        handler=f"index.{name}",
-        code=lambda_.Code.from_asset(str(code)),
-        **settings,
-    )
 
 
 def actions(emulator: Emulator, *types: str) -> list[tuple[str, str]]:
@@ -272,48 +215,6 @@ def test_a_function_in_another_language_is_refused_when_it_is_called(code: Path)
 
     with pytest.raises(DeploymentError, match="runs on nodejs"):
         emulator.invoke("node", {})
-
-
-def alarmed(stack: cdk.Stack, action: Callable[[IConstruct], str]) -> None:
-    alarm = cw.CfnAlarm(
-        stack,
-        "Alarm",
-        alarm_name="full",
-        comparison_operator="GreaterThanThreshold",
-        evaluation_periods=1,
-        alarm_actions=[action(stack)],
-    )
-    assert alarm.alarm_name == "full"
-
-
-def test_an_alarm_calls_its_functions(code: Path) -> None:
-    emulator = Emulator()
-    emulator.deploy(
-        assembly(
-            lambda stack: alarmed(
-                stack, lambda _: function(stack, code, environment={"MINE": "rung"}).function_arn
-            )
-        )
-    )
-
-    (answer,) = emulator.ring("full", {"state": "ALARM"})
-
-    assert (answer["event"], answer["env"]) == ({"state": "ALARM"}, "rung")
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        pytest.param("full", "functions alone, not arn:aws:sns", id="a topic"),
-        pytest.param("empty", "there is no alarm empty", id="no alarm"),
-    ],
-)
-def test_an_alarm_that_cannot_be_let_off_says_why(name: str, said: str) -> None:
-    emulator = Emulator()
-    emulator.deploy(assembly(lambda stack: alarmed(stack, lambda _: sns.Topic(stack, "Topic").topic_arn)))
-
-    with pytest.raises(DeploymentError, match=said):
-        emulator.ring(name, {})
 
 
 def waiting(stack: cdk.Stack, code: Path, tmp_path: Path, **properties: Any) -> None:

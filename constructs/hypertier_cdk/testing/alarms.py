@@ -1,0 +1,93 @@
+"""What an alarm does as it changes its state: functions that it calls, and topics that it tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from hypertier.errors import ConfigError, DeploymentError
+from hypertier_cdk.testing.providers import Made, Resource
+
+# https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-cloudwatch-alarm.html
+ACTIONS = {"ALARM": "AlarmActions", "OK": "OKActions", "INSUFFICIENT_DATA": "InsufficientDataActions"}
+
+
+class Alarms:
+    """The alarms among what exists. `messages` holds what they told each topic, by its ARN."""
+
+    def __init__(
+        self,
+        existing: Callable[[str], Iterable[tuple[Resource, Made]]],
+        invoke: Callable[[str, object], Any],
+    ) -> None:
+        self.messages: dict[str, list[str]] = {}
+        self._existing = existing
+        self._invoke = invoke
+
+    def ring(self, alarm_name: str, event: object, state: str) -> list[Any]:
+        """Do what the alarm does in `state`, and return what the functions return.
+
+        Raises:
+            ConfigError: an alarm has no such state.
+            DeploymentError: there is no such alarm, it does something else, or a function failed.
+        """
+        if state not in ACTIONS:
+            raise ConfigError("state", state, " or ".join(ACTIONS))
+        actions = self._actions(alarm_name, state)
+        for action in actions:
+            if ":lambda:" not in action and ":sns:" not in action:
+                raise DeploymentError(
+                    f"the emulator lets alarms call functions and tell topics, not {action} of {alarm_name}"
+                )
+        return [answer for action in actions for answer in self._act(action, alarm_name, event, state)]
+
+    def _actions(self, alarm_name: str, state: str) -> list[str]:
+        for resource, made in self._existing("AWS::CloudWatch::Alarm"):
+            if made.ref == alarm_name:
+                enabled = resource.properties.get("ActionsEnabled", True)
+                return list(resource.properties.get(ACTIONS[state], ())) if enabled else []
+        raise DeploymentError(f"there is no alarm {alarm_name}")
+
+    def _act(self, action: str, alarm_name: str, event: object, state: str) -> Iterator[Any]:
+        if ":lambda:" in action:
+            yield self._invoke(action, event)
+            return
+        message = json.dumps(event)
+        self.messages.setdefault(action, []).append(message)
+        for subscription, function in self._functions_of(action):
+            record = _record(action, subscription, f'{state}: "{alarm_name}"', message)
+            yield self._invoke(function, {"Records": [record]})
+
+    def _functions_of(self, topic: str) -> Iterator[tuple[str, str]]:
+        """The functions that listen to a topic, each after its subscription."""
+        for resource, made in self._existing("AWS::SNS::Subscription"):
+            found = resource.properties
+            if (found["TopicArn"], found["Protocol"]) == (topic, "lambda"):
+                yield made.ref, found["Endpoint"]
+        for resource, made in self._existing("AWS::SNS::Topic"):
+            for number, found in enumerate(resource.properties.get("Subscription", ())):
+                if (made.ref, found["Protocol"]) == (topic, "lambda"):
+                    yield f"{topic}:{number}", found["Endpoint"]
+
+
+def _record(topic: str, subscription: str, subject: str, message: str) -> dict[str, Any]:
+    """A message as SNS hands it to a function.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/with-sns.html (read 2026-12-02)
+    """
+    return {
+        "EventSource": "aws:sns",
+        "EventVersion": "1.0",
+        "EventSubscriptionArn": subscription,
+        "Sns": {
+            "Type": "Notification",
+            "MessageId": "00000000-0000-0000-0000-000000000000",
+            "TopicArn": topic,
+            "Subject": subject,
+            "Message": message,
+            "Timestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+            "MessageAttributes": {},
+        },
+    }
