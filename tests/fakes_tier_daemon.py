@@ -37,7 +37,8 @@ class NodeDaemon:
 
     `holds_misses`: a question about an absent value is answered by 504 after its `timeout_ms`, not by 404.
     `status`: if not 0, the answer to everything. `lease_body`: if not None, what leases are answered with.
-    `faults`: what comes in the place of an answer to each POST whose path has this in it.
+    `answers_early`: a PUT of what is there already is answered before its body is read. `faults`: what comes
+    in the place of an answer to each POST whose path has this in it.
     """
 
     def __init__(self, segment: Path) -> None:
@@ -46,6 +47,7 @@ class NodeDaemon:
         self.status = 0
         self.lease_body: bytes | None = None
         self.faults: dict[str, Fault] = {}
+        self.answers_early = False
         self.requests: list[str] = []
         self.leases: dict[str, StoredLease] = {}
         self._lock = threading.Lock()
@@ -61,6 +63,10 @@ class NodeDaemon:
             protocol_version = "HTTP/1.1"
 
             def do_PUT(self) -> None:
+                if daemon.answers_early and daemon.holds(self.path):
+                    self.close_connection = True
+                    self._send(409, b"")
+                    return
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 self._send(*daemon.put(self.path, body))
 
@@ -124,6 +130,11 @@ class NodeDaemon:
         """Use all of the segment for something else, as if every lease had run out."""
         with self.segment.open("r+b") as file:
             file.write(bytes([byte]) * SEGMENT_BYTES)
+
+    def holds(self, path: str) -> bool:
+        """Whether there is a value at /v1/kv/{bucket}/{key}."""
+        with self._lock:
+            return unquote(path) in self._values
 
     def put(self, path: str, body: bytes) -> tuple[int, bytes]:
         """PUT /v1/kv/{bucket}/{key}."""

@@ -67,24 +67,27 @@ class NamespaceSource(Protocol):
 class Spoilt:
     """Chunks in whose place lies something else, for a while: where values are not replaced, to load them is
     in vain, and so is to store them again. Used by several threads.
+
+    It takes two loads to show it: one alone may have met a value that was just being moved.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._since: OrderedDict[bytes, float] = OrderedDict()
+        self._shown_at: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # the last two times
 
     def add(self, key: bytes) -> None:
         """A load has shown it."""
         with self._lock:
-            self._since[key] = self._clock()
-            self._since.move_to_end(key)
-            if len(self._since) > MOST_SPOILT:
-                self._since.popitem(last=False)
+            _, last = self._shown_at.get(key, (-math.inf, -math.inf))
+            self._shown_at[key] = last, self._clock()
+            self._shown_at.move_to_end(key)
+            if len(self._shown_at) > MOST_SPOILT:
+                self._shown_at.popitem(last=False)
 
     def __contains__(self, key: bytes) -> bool:
-        since = self._since.get(key)
-        return since is not None and self._clock() - since < SPOILT_SECONDS
+        shown_at = self._shown_at.get(key)
+        return shown_at is not None and self._clock() - shown_at[0] < SPOILT_SECONDS
 
 
 class Entries:

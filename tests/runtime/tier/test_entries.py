@@ -193,7 +193,9 @@ def test_what_spoils_a_place_for_good_is_not_loaded_nor_stored_over_again_and_ag
     stored.store(KEY, CONTENT)
     backend.values[name(1)] = bytes(len(backend.values[name(1)]))
 
-    first = load(stored)[0]
+    loads = [load(stored)[0]]
+    after_one = stored.exist([KEY])
+    loads.append(load(stored)[0])
     found = stored.exist([OTHER, KEY, OTHER])
     try:
         stored.store(KEY, CONTENT)
@@ -202,7 +204,8 @@ def test_what_spoils_a_place_for_good_is_not_loaded_nor_stored_over_again_and_ag
         is_stored = False
     clock.advance(SPOILT_SECONDS)
 
-    assert first is Flaw.PAYLOAD
+    assert loads == [Flaw.PAYLOAD, Flaw.PAYLOAD]
+    assert after_one == [True]
     assert found == [False, not keeps, False]
     assert is_stored is not keeps
     assert stored.exist([KEY]) == [True]
@@ -213,6 +216,7 @@ def test_of_spoilt_places_a_number_is_remembered() -> None:
     spoilt = Spoilt(FakeClock())
 
     for number in range(MOST_SPOILT + 1):
+        spoilt.add(b"%d" % number)
         spoilt.add(b"%d" % number)
 
     assert [b"%d" % number in spoilt for number in (0, 1, MOST_SPOILT)] == [False, True, True]

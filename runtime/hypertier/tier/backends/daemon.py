@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
@@ -22,8 +23,8 @@ T = TypeVar("T")
 Answer = tuple[int, bytes]  # status and body
 
 BUCKET = "hypertier"  # a bucket of its own: other clients' values have another layout
-LARGEST_ANSWER_BYTES = 64 * 1024
-MOST_PIECES = 4096
+MOST_PIECES = 65_536  # 256 MiB in pages
+LARGEST_ANSWER_BYTES = 64 * MOST_PIECES
 NOWHERE = Identity(0, 0)
 GRACE_SECONDS = 0.005
 MISSES = (404, 504)  # it has no such value; it had none until the wait was over
@@ -230,15 +231,19 @@ def attempt(
 
 
 def send(connection: http.client.HTTPConnection, request: Request, deadline: float) -> Literal[True]:
-    """Send a request, its body as it lies; returns True."""
+    """Send a request, its body as it lies; returns True.
+
+    A daemon may answer before it has read the body, that a value is there already, and hang up.
+    """
     connection.timeout = seconds_left(deadline)
     if connection.sock is not None:
         connection.sock.settimeout(connection.timeout)
     connection.putrequest(request.method, request.path, skip_accept_encoding=True)
     connection.putheader("Content-Length", str(request.body_bytes))
     connection.endheaders()
-    for part in request.body:
-        connection.send(part)
+    with suppress(BrokenPipeError, ConnectionResetError):
+        for part in request.body:
+            connection.send(part)
     return True
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from fakes_tier import FakeClock
-from fakes_tier_daemon import HANGS, SEGMENT_BYTES, NodeDaemon
+from fakes_tier_daemon import HANGS, PIECE_BYTES, SEGMENT_BYTES, NodeDaemon
 
 from hypertier.errors import TierError, TierPartError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address
-from hypertier.tier.backends.daemon import parse_lease
+from hypertier.tier.backends.daemon import LARGEST_ANSWER_BYTES, MOST_PIECES, parse_lease
 from hypertier.tier.backends.hyperpod import LEASE_SECONDS, RELEASE_SECONDS, HyperPodBackend
 
 SECONDS = 20.0
@@ -109,6 +109,38 @@ def test_a_value_that_is_there_already_counts_as_stored(backend: HyperPodBackend
     assert get(backend) == (len(VALUE), VALUE)
 
 
+def test_a_value_that_is_there_already_counts_as_stored_also_where_nobody_reads_the_body(
+    daemon: NodeDaemon, backend: HyperPodBackend
+) -> None:
+    large = bytes(8 * 1024 * 1024)
+    backend.put(b"k", [large], 60, SECONDS)
+    daemon.answers_early = True
+
+    for _ in range(3):
+        backend.put(b"k", [large], 60, SECONDS)
+
+    assert backend.exists_many([b"k"], SECONDS) == [True]
+
+
+def test_a_value_in_thousands_of_pieces_is_read(daemon: NodeDaemon, backend: HyperPodBackend) -> None:
+    large = bytes(range(256)) * (32 * 1024)
+    backend.put(b"k", [large], 60, SECONDS)
+    target = bytearray(len(large))
+
+    length = backend.get_into(b"k", [memoryview(target)], 60, SECONDS)
+
+    assert (length, bytes(target)) == (len(large), large)
+    assert len(large) // PIECE_BYTES == 2048
+
+
+def test_an_answer_has_room_for_as_many_pieces_as_there_may_be() -> None:
+    place = {"offset": 2**40, "len": 2**22}
+    body = json.dumps({"id": "x" * 256, "offsets": [place] * MOST_PIECES}).encode()
+
+    assert len(body) <= LARGEST_ANSWER_BYTES
+    assert len(parse_lease(body).pieces) == MOST_PIECES
+
+
 def test_a_lease_that_expired_is_not_used(
     daemon: NodeDaemon, backend: HyperPodBackend, clock: FakeClock
 ) -> None:
@@ -192,7 +224,7 @@ def test_a_refusal_is_an_error_of_ours(daemon: NodeDaemon, backend: HyperPodBack
 FAULTS = {
     "refused": (500, b""),
     "nonsense": (200, b"[]"),
-    "endless": (200, b"x" * 100_000),
+    "endless": (200, b"x" * (LARGEST_ANSWER_BYTES + 1)),
     "hangs": HANGS,
 }
 
@@ -254,7 +286,7 @@ def test_a_daemon_that_takes_no_lease_back_holds_up_the_first_load_alone(
         b'{"id": "x", "offsets": [{"offset": -1, "len": 5}]}',
         b'{"id": "x", "offsets": [{"offset": 0}]}',
         b'{"id": "x", "offsets": [7]}',
-        b"x" * 100_000,
+        b"x" * (LARGEST_ANSWER_BYTES + 1),
     ],
     ids=["empty", "list", "number", "no places", "negative", "no length", "no piece", "endless"],
 )
