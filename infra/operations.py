@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -41,7 +41,7 @@ class OperationsStack(cdk.Stack):
         *,
         deployment: Deployment,
         cluster: ClusterBase,
-        scalings: Mapping[str, CacheUtilizationScaling],
+        scalings: Mapping[str, Sequence[CacheUtilizationScaling]],
         store: CacheStore | None,
         **options: Any,
     ) -> None:
@@ -77,7 +77,7 @@ class OperationsStack(cdk.Stack):
                 endpoint=endpoint.name,
                 replicas=by_role.get(WHOLE, by_role),
                 cached=endpoint.kv_cache.l1_enabled or endpoint.kv_cache.l2_enabled,
-                scaling=scalings.get(endpoint.name),
+                scalings=scalings.get(endpoint.name, ()),
                 verify_minutes=verify.every_minutes if verify is not None else None,
             )
             for endpoint, by_role in zip(exported, least, strict=True)
@@ -95,6 +95,6 @@ class OperationsStack(cdk.Stack):
                 alarms=alarms.alarms,
                 roles=[role for role in by_role if role != WHOLE],
                 store=store if endpoint.kv_cache.l2_backend == "redis" else None,
-                scaling=scalings.get(endpoint.name),
+                scalings=scalings.get(endpoint.name, ()),
                 verified=verify is not None,
             )

@@ -9,7 +9,9 @@ from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
 from hypertier.spec.cache_tiers import L2
-from hypertier.spec.deployment import Deployment, refuse_hook
+from hypertier.spec.deployment import Deployment
+from hypertier.spec.roles import WHOLE
+from hypertier.spec.scaling import refuse_hook
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -27,7 +29,7 @@ class ServingStack(cdk.Stack):
 
     Attributes:
         store: the shared L2, or None where no endpoint wants one, or it exists already.
-        scalings: by the endpoint's name, for each endpoint that may grow.
+        scalings: by the endpoint's name, of each kind of its engines that may grow.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class ServingStack(cdk.Stack):
         selfhosted = deployment.serving == "selfhosted"
         if not selfhosted:
             refuse_hook(
-                deployment, "with serving: operator endpoints scale by the autoScalingSpec of its manifest"
+                deployment.scaling,
+                WHOLE,
+                "with serving: operator endpoints scale by the autoScalingSpec of its manifest",
             )
         # The operator can't hand a password on: there an L2 of one's own stands in the manifest.
         uses_store = [
@@ -69,9 +73,12 @@ class ServingStack(cdk.Stack):
             for endpoint, with_store in zip(deployment.endpoints, uses_store, strict=True)
         ]
         self.scalings = {
-            endpoint.config.name: self._scaling(endpoint, deployment, cluster)
+            endpoint.config.name: [
+                self._scaling(endpoint, role, deployment, cluster)
+                for role in endpoint.deployment_names
+                if deployment.scaling.is_stepped(role)
+            ]
             for endpoint in self.endpoints
-            if deployment.scaling.is_stepped
         }
 
     def _shared_store(self, l2: L2, network: Network) -> CacheStore | AdoptedCacheStore:
@@ -90,26 +97,28 @@ class ServingStack(cdk.Stack):
         )
 
     def _scaling(
-        self, endpoint: InferenceEndpoint, deployment: Deployment, cluster: ClusterBase
+        self, endpoint: InferenceEndpoint, role: str, deployment: Deployment, cluster: ClusterBase
     ) -> CacheUtilizationScaling:
-        assert endpoint.deployment_name is not None
+        whole, bounds = role == WHOLE, deployment.scaling.bounds(role)
+        assert bounds is not None  # what is stepped has some
         if not is_exported(endpoint.config):
+            setting = "scaling.max" if whole else f"scaling.{role}.max"
             raise ConfigError(
                 f"{endpoint.config.name}: spec.metrics.enabled",
                 False,
-                f"true, or scaling.max {deployment.scaling.min} and no schedules: scaling goes by the "
-                "endpoint's metrics",
+                f"true, or {setting} {bounds.min} and no schedules: scaling goes by the endpoint's metrics",
             )
         scaling = CacheUtilizationScaling(
             self,
-            f"Scaling-{endpoint.config.name}",
+            f"Scaling-{endpoint.config.name}" + ("" if whole else f"-{role}"),
             cluster=cluster,
             endpoint=endpoint.config.name,
             namespace=endpoint.config.namespace,
-            deployment=endpoint.deployment_name,
-            min_replicas=deployment.scaling.min,
-            max_replicas=deployment.scaling.max,
-            schedules=deployment.scaling.schedules,
+            deployment=endpoint.deployment_names[role],
+            min_replicas=bounds.min,
+            max_replicas=bounds.max,
+            role=None if whole else role,
+            schedules=deployment.scaling.schedules if whole else (),
         )
         scaling.permissions.node.add_dependency(endpoint.workloads)
         return scaling

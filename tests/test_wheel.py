@@ -148,7 +148,7 @@ cluster = HyperPodCluster(
 endpoint = InferenceEndpoint(stack, "Endpoint", cluster=cluster, deployment=deployment)
 CacheUtilizationScaling(
     stack, "Scaling", cluster=cluster, endpoint="llama-70b", namespace="inference",
-    deployment=endpoint.deployment_name, min_replicas=2, max_replicas=7,
+    deployment=endpoint.deployment_names["engine"], min_replicas=2, max_replicas=7,
 )
 app.synth()
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
@@ -39,7 +39,7 @@ class EndpointAlarms(Construct):
         endpoint: str,
         replicas: int | Mapping[str, int],
         cached: bool,
-        scaling: CacheUtilizationScaling | None = None,
+        scalings: Sequence[CacheUtilizationScaling] = (),
         verify_minutes: int | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -82,11 +82,12 @@ class EndpointAlarms(Construct):
                 minutes=3 * verify_minutes,
                 datapoints=2,
             )
-        if scaling is not None:
+        for scaling in scalings:
             self._alarm(
                 "ScalingFailing",
                 scaling.metric_failures(),
                 "a step of the replicas failed three times; its event is in the queue",
+                role=scaling.role,
                 above=0,
                 minutes=1,
             )

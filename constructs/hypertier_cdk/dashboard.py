@@ -12,11 +12,18 @@ from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
 from hypertier.errors import ConfigError
+from hypertier.exporter.metrics import (
+    KV_CACHE_USAGE_RATIO,
+    L1_USAGE_RATIO,
+    QUEUED_REQUESTS,
+    REPLICAS_SCRAPED,
+    Series,
+)
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cache_store import CacheStore
 from hypertier_cdk.metrics import NAMESPACE, ROLES, dimensions
 from hypertier_cdk.plain import resource
-from hypertier_cdk.scaling import CacheUtilizationScaling
+from hypertier_cdk.scaling import QUEUE_EXPRESSION, CacheUtilizationScaling
 
 WIDTH = 24  # of a CloudWatch dashboard
 PERIOD_SECONDS = 60
@@ -51,7 +58,7 @@ class EndpointDashboard(Construct):
         alarms: Sequence[cw.IAlarm] = (),
         roles: Sequence[str] = (),
         store: CacheStore | None = None,
-        scaling: CacheUtilizationScaling | None = None,
+        scalings: Sequence[CacheUtilizationScaling] = (),
         verified: bool = False,
         widgets: Sequence[Mapping[str, Any]] = (),
     ) -> None:
@@ -61,16 +68,17 @@ class EndpointDashboard(Construct):
             rows.append([_alarms([alarm.alarm_arn for alarm in alarms])])
         if roles and tuple(roles) != ROLES:
             raise ConfigError("roles", list(roles), f"{list(ROLES)}, or none where engines do both")
+        by_role = {scaling.role: scaling for scaling in scalings}
         for role in roles:
-            rows += [[_text(f"## {role}")], *_engine_rows(endpoint, role, scaling)]
+            rows += [[_text(f"## {role}")], *_engine_rows(endpoint, role, by_role.get(role))]
         if not roles:
-            rows += _engine_rows(endpoint, None, scaling)
+            rows += _engine_rows(endpoint, None, by_role.get(None))
         if verified:
             rows.append(_verify_row(endpoint))
         if store is not None:
             rows.append(_store_row(store.name))
-        if scaling is not None:
-            rows.append(_scaling_row(scaling))
+        if scalings:
+            rows.append(_scaling_row(scalings))
         rows += [[dict(widget)] for widget in _checked(widgets)]
         body = {"start": "-PT3H", "widgets": list(_placed(rows, cdk.Stack.of(self).region))}
         self.resource = resource(
@@ -99,7 +107,14 @@ def _engine_rows(
                     metric("ReplicasFailed", "Maximum", "cannot be read"),
                 ],
             ),
-            _graph("Requests waiting", [metric("QueuedRequests", "Maximum", "all replicas")]),
+            _graph(
+                "Requests waiting",
+                [
+                    metric("QueuedRequests", "Maximum", "all replicas"),
+                    *_each_waiting(endpoint, role, scaling),
+                ],
+                marks=_thresholds(scaling, QUEUED_REQUESTS),
+            ),
             _graph(
                 "What should be measured and is not",
                 [
@@ -122,7 +137,7 @@ def _engine_rows(
                     metric("L1UsageRatio", "Maximum", "L1, pinned by transfers"),
                 ],
                 ratio=True,
-                marks=_thresholds(scaling),
+                marks=_thresholds(scaling, KV_CACHE_USAGE_RATIO, L1_USAGE_RATIO),
             ),
         ],
     ]
@@ -192,17 +207,32 @@ def _store_row(name: str) -> list[Widget]:
     ]
 
 
-def _scaling_row(scaling: CacheUtilizationScaling) -> list[Widget]:
-    function, queue = scaling.function.function_name, scaling.failures.queue_name
-    asked = {"label": "asked for", "stat": "Sum"}
-    kept = {"label": "kept in the queue", "period": PERIOD_SECONDS, "stat": "Maximum"}
+def _each_waiting(endpoint: str, role: str | None, scaling: CacheUtilizationScaling | None) -> list[Metric]:
+    """What waits for each replica, where that is what scales."""
+    if scaling is None or scaling.metric != QUEUED_REQUESTS.name:
+        return []
+    named = [word for dimension in dimensions(endpoint, role).items() for word in dimension]
+    hidden = {"period": PERIOD_SECONDS, "stat": "Average", "visible": False}
     return [
-        _graph("Steps of the replicas", [["AWS/Lambda", "Invocations", "FunctionName", function, asked]]),
-        _graph(
-            "Steps that failed",
-            [["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue, kept]],
-        ),
+        [NAMESPACE, QUEUED_REQUESTS.name, *named, {**hidden, "id": "queued"}],
+        [NAMESPACE, REPLICAS_SCRAPED.name, *named, {**hidden, "id": "replicas"}],
+        [{"expression": QUEUE_EXPRESSION, "label": "for each replica", "period": PERIOD_SECONDS}],
     ]
+
+
+def _scaling_row(scalings: Sequence[CacheUtilizationScaling]) -> list[Widget]:
+    def label(scaling: CacheUtilizationScaling, said: str) -> str:
+        return f"{scaling.role}: {said}" if scaling.role else said
+
+    asked: list[Metric] = []
+    kept: list[Metric] = []
+    for scaling in scalings:
+        function, queue = scaling.function.function_name, scaling.failures.queue_name
+        sums = {"label": label(scaling, "asked for"), "stat": "Sum"}
+        asked.append(["AWS/Lambda", "Invocations", "FunctionName", function, sums])
+        most = {"label": label(scaling, "kept in the queue"), "period": PERIOD_SECONDS, "stat": "Maximum"}
+        kept.append(["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue, most])
+    return [_graph("Steps of the replicas", asked), _graph("Steps that failed", kept)]
 
 
 def _checked(widgets: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -255,9 +285,9 @@ def _graph(
     return {"type": "metric", "properties": properties}
 
 
-def _thresholds(scaling: CacheUtilizationScaling | None) -> list[dict[str, Any]]:
-    """Where the scaling's alarms lie."""
-    if scaling is None:
+def _thresholds(scaling: CacheUtilizationScaling | None, *shown: Series) -> list[dict[str, Any]]:
+    """Where the scaling's alarms lie, if they watch one of the series that are shown."""
+    if scaling is None or scaling.metric not in [series.name for series in shown]:
         return []
     return [
         {"value": scaling.high, "label": "one replica more", "color": RED, "yAxis": "left"},

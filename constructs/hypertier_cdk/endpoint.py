@@ -12,8 +12,9 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
-from hypertier.spec.deployment import Deployment
+from hypertier.spec.deployment import Deployment, Scaling
 from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
+from hypertier.spec.roles import DECODE, PREFILL, WHOLE
 from hypertier_cdk.adopted_store import AdoptedCacheStore
 from hypertier_cdk.arguments import check_image, checked
 from hypertier_cdk.cache_store import CacheStore
@@ -52,7 +53,8 @@ class InferenceEndpoint(Construct):
 
     Attributes:
         workloads: the manifest in the cluster; depend on it for what needs the endpoint.
-        deployment_name: the engines' Deployment, which scaling steps; None with the operator, or `pdSpec`.
+        deployment_names: the engines' Deployments, which scaling steps, by role: `engine`, or with `pdSpec`
+            `prefill` and `decode`; none with the operator.
     """
 
     @checked
@@ -99,7 +101,8 @@ class InferenceEndpoint(Construct):
         self.engine_role: iam.Role | None = None
         self.exporter_role: iam.Role | None = None
         self.verify_role: iam.Role | None = None
-        self.deployment_name = names.of("engine") if selfhosted and not self.config.spec.pd_spec else None
+        roles = (PREFILL, DECODE) if self.config.spec.pd_spec else (WHOLE,)
+        self.deployment_names = {role: names.of(role) for role in roles} if selfhosted else {}
         if selfhosted:
             self.engine_role = cluster.pod_role(
                 "EngineRole", names.namespace, names.role("engine"), scope=self
@@ -167,7 +170,7 @@ class InferenceEndpoint(Construct):
         """The images given, else those of the deployment, else built from hypertier's own Containerfile."""
         if deployment.serving == "operator":
             return None, None
-        own = replace(deployment, endpoints=(self.config,))
+        own = replace(deployment, endpoints=(self.config,), scaling=Scaling())
         given = {
             "engine": engine_image or deployment.images.engine,
             "router": router_image or deployment.images.router,

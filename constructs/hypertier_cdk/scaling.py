@@ -1,4 +1,4 @@
-"""Scaling by cache utilisation: alarm -> Lambda -> one replica more or less."""
+"""Scaling by cache utilisation, or by what waits: alarm -> Lambda -> one replica more or less."""
 
 from __future__ import annotations
 
@@ -16,30 +16,45 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from hypertier.errors import ConfigError
+from hypertier.exporter.metrics import (
+    KV_CACHE_USAGE_RATIO,
+    L1_USAGE_RATIO,
+    PREFILL,
+    QUEUED_REQUESTS,
+    REPLICAS_SCRAPED,
+)
 from hypertier.spec.schedules import ScalingSchedule, check_schedules
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.assets import package_asset
 from hypertier_cdk.cluster_base import ClusterBase
-from hypertier_cdk.metrics import MINUTE, endpoint_metric
+from hypertier_cdk.metrics import MINUTE, ROLES, endpoint_metric
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
 from hypertier_cdk.plain import resource
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 from hypertier_cdk.schedules import BoundsSchedules
 from hypertier_cdk.security_groups import carry_group_of
 
-METRICS = ("KvCacheUsageRatio", "L1UsageRatio")
+# High and low. What waits is of each replica, as for prefill workers of NVIDIA's Dynamo (load-based planner):
+# https://docs.nvidia.com/dynamo/v-0-8-0/additional-resources/load-planner (read 2026-12-02)
+THRESHOLDS = {
+    KV_CACHE_USAGE_RATIO.name: (0.9, 0.4),
+    L1_USAGE_RATIO.name: (0.9, 0.4),
+    QUEUED_REQUESTS.name: (5.0, 0.2),
+}
+QUEUE_EXPRESSION, QUEUED_EACH = "queued / replicas", " for each replica"
 ALARM_PRINCIPAL = "lambda.alarms.cloudwatch.amazonaws.com"
 FUNCTION_TIMEOUT = cdk.Duration.seconds(60)
 
 
 class CacheUtilizationScaling(Construct):
-    """Steps a Deployment's replicas when an endpoint's cache stays full or stays empty.
+    """Steps a Deployment's replicas when an endpoint's cache stays full or stays empty, or its queue does.
 
-    `metric` is one of the exporter's ratios. High for `high_minutes` on end means one replica more, low for
-    `low_minutes` one less, never outside `min_replicas` to `max_replicas`, and never two steps within
-    `cooldown`. `schedules` set other bounds, each until the next one. The function may read and patch this
-    one Deployment and nothing else. A step that fails three times lands in `failures`; `EndpointAlarms` rings
-    for it.
+    Where some engines prefill and others decode, each `role` has a scaling of its own. `metric` is one of the
+    exporter's ratios, or `QueuedRequests` for each replica: by default that for `prefill`, else
+    `KvCacheUsageRatio`. High for `high_minutes` on end means one replica more, low for `low_minutes` one
+    less, never outside `min_replicas` to `max_replicas`, and never two steps within `cooldown`. `schedules`
+    set other bounds, each until the next one. The function may read and patch this one Deployment and nothing
+    else. A step that fails three times lands in `failures`; `EndpointAlarms` rings for it.
     """
 
     @checked
@@ -54,9 +69,10 @@ class CacheUtilizationScaling(Construct):
         deployment: str,
         min_replicas: int,
         max_replicas: int,
-        metric: str = "KvCacheUsageRatio",
-        high: float = 0.9,
-        low: float = 0.4,
+        role: str | None = None,
+        metric: str | None = None,
+        high: float | None = None,
+        low: float | None = None,
         high_minutes: int = 3,
         low_minutes: int = 30,
         cooldown: cdk.Duration | None = None,
@@ -64,9 +80,13 @@ class CacheUtilizationScaling(Construct):
         dry_run: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
-        _check(min_replicas, max_replicas, metric, high, low)
+        metric = metric or (QUEUED_REQUESTS if role == PREFILL else KV_CACHE_USAGE_RATIO).name
+        usual_high, usual_low = THRESHOLDS.get(metric, (0.0, 0.0))
+        high = usual_high if high is None else high
+        low = usual_low if low is None else low
+        _check(min_replicas, max_replicas, role, metric, high, low)
         check_schedules(schedules, min_replicas, max_replicas)
-        self.high, self.low = high, low
+        self.role, self.metric, self.high, self.low = role, metric, high, low
         stack = cdk.Stack.of(self)
         cooldown = cooldown or cdk.Duration.minutes(10)
 
@@ -87,7 +107,7 @@ class CacheUtilizationScaling(Construct):
             retention=logs.RetentionDays.ONE_MONTH,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )
-        role = iam.Role(
+        function_role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
@@ -107,7 +127,7 @@ class CacheUtilizationScaling(Construct):
             handler="replicas.handler.handler",
             code=lambda_.Code.from_asset(**package_asset("hypertier_lambdas")),
             description=f"steps the replicas of {namespace}/{deployment}",
-            role=role,
+            role=function_role,
             log_group=log_group,
             timeout=FUNCTION_TIMEOUT,
             memory_size=256,
@@ -128,16 +148,17 @@ class CacheUtilizationScaling(Construct):
             max_event_age=cdk.Duration.minutes(15),
             vpc=vpc,
             vpc_subnets=ec2.SubnetSelection(subnets=list(cluster.network.private_subnets)) if vpc else None,
-            security_groups=[self._inside(vpc, cluster, role)] if vpc else None,
+            security_groups=[self._inside(vpc, cluster, function_role)] if vpc else None,
         )
-        self._admit(cluster, role, namespace, deployment)
-        series = endpoint_metric(metric, endpoint)
+        self._admit(cluster, function_role, namespace, deployment)
+        signal = _signal(metric, endpoint, role)
+        what = f"{endpoint} {role or ''}".rstrip() + f": {metric}{QUEUED_EACH if _is_queue(metric) else ''}"
         self.high_alarm = cw.Alarm(
             self,
             "High",
             alarm_name=names["high"],
-            alarm_description=f"{endpoint}: {metric} at {high:g} or more: one replica more",
-            metric=series,
+            alarm_description=f"{what} at {high:g} or more: one replica more",
+            metric=signal,
             threshold=high,
             comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             evaluation_periods=high_minutes,
@@ -147,8 +168,8 @@ class CacheUtilizationScaling(Construct):
             self,
             "Low",
             alarm_name=names["low"],
-            alarm_description=f"{endpoint}: {metric} at {low:g} or less: one replica less",
-            metric=series,
+            alarm_description=f"{what} at {low:g} or less: one replica less",
+            metric=signal,
             threshold=low,
             comparison_operator=cw.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD,
             evaluation_periods=low_minutes,
@@ -252,12 +273,33 @@ def _bounds(schedules: Sequence[ScalingSchedule], least: int, most: int) -> dict
     return {"SCHEDULES": json.dumps(bounds, separators=(",", ":"))}
 
 
-def _check(min_replicas: int, max_replicas: int, metric: str, high: float, low: float) -> None:
+def _is_queue(metric: str) -> bool:
+    return metric == QUEUED_REQUESTS.name
+
+
+def _signal(metric: str, endpoint: str, role: str | None) -> cw.IMetric:
+    """The mean over replicas; without one that answers it has no data."""
+    if not _is_queue(metric):
+        return endpoint_metric(metric, endpoint, role=role)
+    parts = {
+        name: endpoint_metric(series.name, endpoint, role=role)
+        for name, series in (("queued", QUEUED_REQUESTS), ("replicas", REPLICAS_SCRAPED))
+    }
+    return cw.MathExpression(expression=QUEUE_EXPRESSION, using_metrics=parts, period=MINUTE)
+
+
+def _check(
+    min_replicas: int, max_replicas: int, role: str | None, metric: str, high: float, low: float
+) -> None:
     if min_replicas < 1:
         raise ConfigError("min_replicas", min_replicas, "1 or more: the last replica is never taken away")
     if max_replicas < min_replicas:
         raise ConfigError("max_replicas", max_replicas, f"at least min_replicas, which is {min_replicas}")
-    if metric not in METRICS:
-        raise ConfigError("metric", metric, f"a ratio of the exporter's: {' or '.join(METRICS)}")
-    if not 0 <= low < high <= 1:
-        raise ConfigError("high, low", (high, low), "0 <= low < high <= 1, a gap between them to settle in")
+    if role is not None and role not in ROLES:
+        raise ConfigError("role", role, f"{' or '.join(ROLES)}, or none where engines do both")
+    if metric not in THRESHOLDS:
+        raise ConfigError("metric", metric, f"a series of the exporter's: {' or '.join(THRESHOLDS)}")
+    most = float("inf") if _is_queue(metric) else 1
+    if not 0 <= low < high <= most:
+        expected = "0 <= low < high" if _is_queue(metric) else "0 <= low < high <= 1"
+        raise ConfigError("high, low", (high, low), f"{expected}, a gap between them to settle in")

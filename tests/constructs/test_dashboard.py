@@ -12,7 +12,15 @@ from fakes_templates import new_stack, template_of, the
 
 from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
-from hypertier_cdk import CacheStore, EndpointAlarms, EndpointDashboard, Network
+from hypertier_cdk import (
+    CacheStore,
+    CacheUtilizationScaling,
+    EndpointAlarms,
+    EndpointDashboard,
+    HyperPodCluster,
+    InstanceGroup,
+    Network,
+)
 from hypertier_cdk.review.templates import strings_in, text_of
 
 
@@ -34,6 +42,14 @@ def body(**options: Any) -> dict[str, Any]:
         text_of(the(template_of(stack), "AWS::CloudWatch::Dashboard")["DashboardBody"])
     )
     return found
+
+
+def cluster_in(stack: cdk.Stack) -> HyperPodCluster:
+    group = InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=2)
+    network = Network(stack, "Network")
+    return HyperPodCluster(
+        stack, "Cluster", network=network, kubernetes_version="1.35", instance_groups=[group], name="scaled"
+    )
 
 
 def series(found: dict[str, Any]) -> set[str]:
@@ -80,6 +96,40 @@ def test_every_series_of_each_role_is_shown(role: str) -> None:
 
     assert {metric[1] for metric in of_role} == {entry.name for entry in SERIES}
     assert len(of_role) * 2 == len(metrics)
+
+
+def test_a_role_shows_the_thresholds_that_it_scales_by_and_both_roles_their_steps() -> None:
+    stack = new_stack("Board")
+    cluster = cluster_in(stack)
+    scalings = [
+        CacheUtilizationScaling(
+            stack,
+            role.capitalize(),
+            cluster=cluster,
+            endpoint="llama",
+            namespace="inference",
+            deployment=f"llama-{role}",
+            role=role,
+            min_replicas=1,
+            max_replicas=2,
+        )
+        for role in ("prefill", "decode")
+    ]
+    EndpointDashboard(stack, "Board", endpoint="llama", roles=["prefill", "decode"], scalings=scalings)
+    text = text_of(the(template_of(stack), "AWS::CloudWatch::Dashboard")["DashboardBody"])
+    graphs = [widget["properties"] for widget in json.loads(text)["widgets"] if widget["type"] == "metric"]
+
+    marked = [
+        (graph["title"], [mark["value"] for mark in graph["annotations"]["horizontal"]])
+        for graph in graphs
+        if "annotations" in graph
+    ]
+    (steps,) = [graph["metrics"] for graph in graphs if graph["title"] == "Steps of the replicas"]
+
+    assert marked == [("Requests waiting", [5, 0.2]), ("Cache in use", [0.9, 0.4])]
+    (waiting, _) = [graph["metrics"] for graph in graphs if graph["title"] == "Requests waiting"]
+    assert waiting[-1][0]["expression"] == "queued / replicas"
+    assert [metric[-1]["label"] for metric in steps] == ["prefill: asked for", "decode: asked for"]
 
 
 @pytest.mark.parametrize("roles", [["prefill"], ["decode", "prefill"], ["engine"]])

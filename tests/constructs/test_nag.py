@@ -110,20 +110,19 @@ def everything(stack: cdk.Stack, closed: bool) -> None:
         deployment=deployment,
         cache_store=store,
     )
-    assert endpoint.deployment_name is not None
     scaling = CacheUtilizationScaling(
         stack,
         "Scaling",
         cluster=cluster,
         endpoint=endpoint.config.name,
         namespace=endpoint.config.namespace,
-        deployment=endpoint.deployment_name,
+        deployment=endpoint.deployment_names["engine"],
         min_replicas=1,
         max_replicas=2,
     )
     alarms = EndpointAlarms(
-        stack, "Alarms", endpoint=endpoint.config.name, replicas=1, cached=True, scaling=scaling
+        stack, "Alarms", endpoint=endpoint.config.name, replicas=1, cached=True, scalings=[scaling]
     )
     EndpointDashboard(
-        stack, "Dashboard", endpoint=endpoint.config.name, alarms=alarms.alarms, scaling=scaling
+        stack, "Dashboard", endpoint=endpoint.config.name, alarms=alarms.alarms, scalings=[scaling]
     )

@@ -22,9 +22,9 @@ HANDLER = "replicas.handler.handler"
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
 
 
-def scaled(stack: cdk.Stack, *, closed: bool = False, **options: Any) -> CacheUtilizationScaling:
+def cluster_in(stack: cdk.Stack, *, closed: bool = False) -> HyperPodCluster:
     network = Network(stack, "Network", closed=closed)
-    cluster = HyperPodCluster(
+    return HyperPodCluster(
         stack,
         "Cluster",
         network=network,
@@ -33,10 +33,13 @@ def scaled(stack: cdk.Stack, *, closed: bool = False, **options: Any) -> CacheUt
         name="scaled",
         nvidia_plugin_image="123456789012.dkr.ecr.us-west-2.amazonaws.com/k8s-device-plugin:v0.16.1",
     )
+
+
+def scaled(stack: cdk.Stack, *, closed: bool = False, **options: Any) -> CacheUtilizationScaling:
     return CacheUtilizationScaling(
         stack,
         "Scaling",
-        cluster=cluster,
+        cluster=cluster_in(stack, closed=closed),
         endpoint="llama",
         namespace="inference",
         deployment="llama-engine",
@@ -93,6 +96,98 @@ def test_both_alarms_watch_the_exporter_s_series_of_this_endpoint(template: dict
     for alarm in step_alarms(template).values():
         assert (alarm["Namespace"], alarm["MetricName"]) == ("Hypertier", "KvCacheUsageRatio")
         assert alarm["Dimensions"] == [{"Name": "Endpoint", "Value": "llama"}]
+
+
+@pytest.fixture(scope="module")
+def of_roles() -> dict[str, Any]:
+    """Both roles of one endpoint, each with a scaling of its own by its defaults."""
+    stack = new_stack("Roles")
+    cluster = cluster_in(stack)
+    for role, least, most in (("prefill", 1, 2), ("decode", 3, 5)):
+        CacheUtilizationScaling(
+            stack,
+            role.capitalize(),
+            cluster=cluster,
+            endpoint="llama",
+            namespace="inference",
+            deployment=f"llama-{role}",
+            role=role,
+            min_replicas=least,
+            max_replicas=most,
+        )
+    return template_of(stack)
+
+
+def variables_of(template: dict[str, Any], deployment: str) -> dict[str, Any]:
+    """The environment of the function that steps a Deployment."""
+    (found,) = [
+        entry["Environment"]["Variables"]
+        for entry in properties(template, "AWS::Lambda::Function")
+        if entry["Handler"] == HANDLER and entry["Environment"]["Variables"]["DEPLOYMENT"] == deployment
+    ]
+    return found
+
+
+@pytest.mark.parametrize(("role", "bounds"), [("prefill", ("1", "2")), ("decode", ("3", "5"))])
+def test_each_role_has_a_function_that_knows_its_deployment_its_bounds_and_its_alarms(
+    of_roles: dict[str, Any], role: str, bounds: tuple[str, str]
+) -> None:
+    variables = variables_of(of_roles, f"llama-{role}")
+
+    alarms = step_alarms(of_roles)
+
+    assert (variables["MIN_REPLICAS"], variables["MAX_REPLICAS"]) == bounds
+    for name in (variables["HIGH_ALARM"], variables["LOW_ALARM"]):
+        assert alarms[name]["AlarmDescription"].startswith(f"llama {role}: ")
+    assert len(alarms) == 4
+
+
+def test_engines_that_prefill_step_by_what_waits_for_each_of_them(of_roles: dict[str, Any]) -> None:
+    alarms, variables = step_alarms(of_roles), variables_of(of_roles, "llama-prefill")
+
+    for name, threshold in ((variables["HIGH_ALARM"], 5), (variables["LOW_ALARM"], 0.2)):
+        (told,) = [entry for entry in alarms[name]["Metrics"] if entry.get("Expression")]
+        parts = {
+            entry["Id"]: entry["MetricStat"]["Metric"] for entry in alarms[name]["Metrics"] if entry != told
+        }
+        assert (told["Expression"], alarms[name]["Threshold"]) == ("queued / replicas", threshold)
+        assert {key: part["MetricName"] for key, part in parts.items()} == {
+            "queued": "QueuedRequests",
+            "replicas": "ReplicasScraped",
+        }
+        assert all(part["Dimensions"] == dimensions("prefill") for part in parts.values())
+
+
+def test_engines_that_decode_step_by_the_kv_cache_in_use(of_roles: dict[str, Any]) -> None:
+    alarms, variables = step_alarms(of_roles), variables_of(of_roles, "llama-decode")
+
+    for name, threshold in ((variables["HIGH_ALARM"], 0.9), (variables["LOW_ALARM"], 0.4)):
+        alarm = alarms[name]
+        assert (alarm["MetricName"], alarm["Statistic"]) == ("KvCacheUsageRatio", "Average")
+        assert (alarm["Dimensions"], alarm["Threshold"]) == (dimensions("decode"), threshold)
+
+
+def test_the_function_of_a_role_may_touch_that_role_s_deployment_alone(of_roles: dict[str, Any]) -> None:
+    manifests = [json.loads(text_of(entry["Manifest"])) for entry in properties(of_roles, MANIFEST)]
+    rules = {
+        objects[0]["metadata"]["name"]: objects[0]["rules"] for objects in manifests if len(objects) == 2
+    }
+
+    groups = [
+        group
+        for entry in properties(of_roles, "AWS::EKS::AccessEntry")
+        for group in entry.get("KubernetesGroups", [])
+        if group.startswith("hypertier-replicas")
+    ]
+
+    assert sorted(groups) == ["hypertier-replicas-llama-decode", "hypertier-replicas-llama-prefill"]
+    for role in ("prefill", "decode"):
+        (rule,) = rules[f"hypertier-replicas-llama-{role}"]
+        assert rule["resourceNames"] == [f"llama-{role}"]
+
+
+def dimensions(role: str) -> list[dict[str, str]]:
+    return [{"Name": "Endpoint", "Value": "llama"}, {"Name": "Role", "Value": role}]
 
 
 def test_silence_of_the_exporter_steps_nothing(template: dict[str, Any]) -> None:
@@ -218,7 +313,11 @@ def test_in_a_closed_network_the_function_stands_inside_and_reaches_the_kubernet
     [
         pytest.param({"min_replicas": 0}, "min_replicas", id="none left"),
         pytest.param({"max_replicas": 0}, "max_replicas", id="a ceiling below the floor"),
-        pytest.param({"metric": "QueuedRequests"}, "metric", id="a metric that is no ratio"),
+        pytest.param({"metric": "ReplicasFailed"}, "metric", id="a metric that tells no load"),
+        pytest.param({"role": "engine"}, "role", id="a role that no exporter writes"),
+        pytest.param({"role": "prefill", "low": 5.0}, "high, low", id="no gap in what waits"),
+        pytest.param({"role": "prefill", "low": -1.0}, "high, low", id="less than nobody waits"),
+        pytest.param({"role": "decode", "high": 5.0}, "high, low", id="a queue's threshold for a ratio"),
         pytest.param({"low": 0.9, "high": 0.9}, "high, low", id="no gap"),
         pytest.param({"high": 90}, "high, low", id="percent"),
     ],

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fakes_manifests import GPU
-from rule_cases.case import SELFHOSTED, Case
+from rule_cases.case import SCALED, SELFHOSTED, Case
 
 ROLE = {"replicas": 1, "resources": {"limits": {GPU: 8}}}
 HALF = {"replicas": 1, "resources": {"limits": {GPU: 4}}}
+QUARTER = {"replicas": 1, "resources": {"limits": {GPU: 2}}}
 PD = {"prefillSpec": ROLE, "decodingSpec": ROLE}
 HOT = {"tier": "hot"}
 TWO_GROUPS = {
@@ -93,10 +94,35 @@ CASES = [
         {"spec.pdSpec": {**PD, "autoScalingSpec": {"decodingAutoScaling": {"maxReplicaCount": 2}}}},
     ),
     Case(
-        "disaggregation-hook",
-        {"spec.pdSpec": PD},
+        "disaggregation-bounds",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "replicas": 2}}},
+        "spec.pdSpec.prefillSpec.replicas",
+        {"spec.pdSpec": {"prefillSpec": {**HALF, "replicas": 2}, "decodingSpec": HALF}},
+        deployment={**TWO_GROUPS, "scaling": {"prefill": {"min": 2, "max": 3}}},
+    ),
+    Case(
+        "disaggregation-bounds",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "replicas": 3, "nodeSelector": HOT}}},
+        "spec.pdSpec.decodingSpec.replicas",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "replicas": 2, "nodeSelector": HOT}}},
+        deployment={**TWO_GROUPS, "scaling": {"prefill": {}, "decode": {"max": 2}}},
+        name="more than the most",
+    ),
+    Case(
+        "disaggregation-nodes",
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**HALF, "nodeSelector": HOT}}},
         "spec.pdSpec",
-        deployment={**SELFHOSTED, "scaling": {"min": 1, "max": 2}},
+        {"spec.pdSpec": {"prefillSpec": HALF, "decodingSpec": {**QUARTER, "nodeSelector": HOT}}},
+        deployment={**TWO_GROUPS, "scaling": {"decode": {"max": 4}}},
+        name="scaled",
+    ),
+    Case(
+        "hook-and-autoscaling",
+        {"spec.pdSpec": {**PD, "autoScalingSpec": {"decodingAutoScaling": SCALED}}},
+        "spec.pdSpec.autoScalingSpec.decodingAutoScaling",
+        {"spec.pdSpec": {**PD, "autoScalingSpec": {"prefillAutoScaling": SCALED}}},
+        deployment={**SELFHOSTED, "scaling": {"decode": {"max": 2}}},
+        name="of one role",
     ),
     Case(
         "disaggregation-zone",

@@ -58,11 +58,19 @@ CASES = [
         {"spec.autoScalingSpec": CW_SCALED},
     ),
     Case(
-        "schedules-and-autoscaling",
+        "hook-and-autoscaling",
         {"spec.autoScalingSpec": SCALED},
         "spec.autoScalingSpec",
         {"spec.replicas": 2},
         deployment={**SELFHOSTED, "scaling": {"schedules": [DAY]}},
+    ),
+    Case(
+        "hook-and-autoscaling",
+        {"spec.autoScalingSpec": SCALED},
+        "spec.autoScalingSpec",
+        {"spec.replicas": 2},
+        deployment={**SELFHOSTED, "scaling": {"max": 2}},
+        name="bounds",
     ),
     Case(
         "replicas-and-autoscaling",

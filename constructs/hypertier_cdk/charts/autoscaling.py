@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypertier.spec.deployment import Deployment, refuse_hook
+from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import (
     AutoScalingSpec,
     CloudWatchTrigger,
     InferenceEndpointConfig,
     PrometheusTrigger,
 )
+from hypertier.spec.scaling import refuse_hook
 from hypertier_cdk.charts.inputs import refuse
 from hypertier_cdk.charts.names import Names
 from hypertier_cdk.charts.pods import Object, metadata
@@ -50,7 +51,8 @@ def engine_scaling(
     if spec is None:
         return []
     refuse_hook(
-        deployment,
+        deployment.scaling,
+        component,
         f"{endpoint.name} has an autoScalingSpec, and two owners of the same replicas undo each other's work",
     )
     triggers = triggers_of(spec)

@@ -8,10 +8,10 @@ from typing import Any
 from hypertier.catalog.zones import ZONE_NAME
 from hypertier.planning.engine import EnginePlan
 from hypertier.spec.arguments import option_value
-from hypertier.spec.deployment import Deployment, refuse_hook
+from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.endpoint.pods import PdSpec
-from hypertier.spec.roles import WHOLE, EngineRole, pd_spec_of, topology_of
+from hypertier.spec.roles import DECODE, PREFILL, WHOLE, EngineRole, pd_spec_of, topology_of
 from hypertier.tier.transfer import Transfer
 from hypertier_cdk.charts.inputs import refuse
 from hypertier_cdk.charts.names import ENGINES_LABEL, NIXL_PORT, Names
@@ -42,7 +42,16 @@ def check_disaggregation(deployment: Deployment, endpoint: InferenceEndpointConf
             "a section",
             "none beside pdSpec: spec.pdSpec.autoScalingSpec scales each kind of engine",
         )
-    refuse_hook(deployment, f"{endpoint.name} has a pdSpec, whose engines spec.pdSpec.autoScalingSpec scales")
+    for component, side, key in (
+        (PREFILL, pd_spec.prefill_spec, "prefillSpec"),
+        (DECODE, pd_spec.decoding_spec, "decodingSpec"),
+    ):
+        bounds, replicas = deployment.scaling.bounds(component), side.replicas or 1
+        if bounds is not None and not bounds.min <= replicas <= bounds.max:
+            named = f"max is {bounds.max}" if replicas > bounds.max else f"min is {bounds.min}"
+            why = f"as scaling.{component}.{named}: the hook steps from there"
+            field = f"spec.pdSpec.{key}.replicas"
+            raise refuse(endpoint, field, replicas, f"{bounds.min} to {bounds.max}, {why}")
     zone = topology_of(pd_spec).availability_zone
     if zone is not None and not ZONE_NAME.fullmatch(zone):
         raise refuse(

@@ -25,7 +25,9 @@ from hypertier.spec.instance_group import (
     settled,
 )
 from hypertier.spec.routing import Routing, check_routing
-from hypertier.spec.schedules import ScalingSchedule, check_schedules, check_served
+from hypertier.spec.scaling import Scaling as Scaling
+from hypertier.spec.scaling import check_scaling
+from hypertier.spec.schedules import check_served
 from hypertier.spec.source import read_documents, read_text
 from hypertier.spec.tree import View, dotted, objects
 from hypertier.spec.verify import Verify, check_verified, check_verify
@@ -114,50 +116,6 @@ class Controllers:
             raise ConfigError("controllers.registry", self.registry, REGISTRY_FORM)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
-    """How many engine replicas, when other bounds hold, and what a month may cost in US dollars."""
-
-    min: int = 1
-    max: int = 1
-    schedules: tuple[ScalingSchedule, ...] = ()
-    monthly_budget_usd: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.min < 1:
-            raise ConfigError("scaling.min", self.min, "1 or more replicas")
-        if self.max < self.min:
-            raise ConfigError("scaling.max", self.max, f"at least scaling.min, which is {self.min}")
-        budget = self.monthly_budget_usd
-        if budget is not None and not 0 < budget < float("inf"):
-            raise ConfigError("scaling.monthlyBudgetUsd", budget, "US dollars, more than 0")
-        check_schedules(self.schedules, self.min, self.max)
-
-    @property
-    def is_stepped(self) -> bool:
-        """Whether the hook steps replicas: the bounds leave room for it, or schedules set some."""
-        return self.max > self.min or bool(self.schedules)
-
-    @property
-    def least(self) -> int:
-        """The fewest replicas that any of the bounds allow."""
-        return min([self.min, *(schedule.bounds(self.min, self.max)[0] for schedule in self.schedules)])
-
-
-def refuse_hook(deployment: Deployment, why: str) -> None:
-    """Refuse bounds that the hook would step replicas between, where it can't; `why` not.
-
-    Raises:
-        ConfigError: names the setting that brings the hook.
-    """
-    scaling = deployment.scaling
-    if scaling.schedules:
-        names = [schedule.name for schedule in scaling.schedules]
-        raise ConfigError("scaling.schedules", names, f"none: {why}")
-    if scaling.max > scaling.min:
-        raise ConfigError("scaling.max", scaling.max, f"{scaling.min}, which is scaling.min: {why}")
-
-
 def default_groups() -> tuple[InstanceGroup, ...]:
     """The nodes of a deployment that names none."""
     return (
@@ -198,6 +156,8 @@ class Deployment:
             check_deployed(self.access, self.serving)
         check_routing(self.routing, self.serving)
         check_served(self.scaling.schedules, self.serving)
+        splits = [bool(endpoint.spec.pd_spec) for endpoint in self.endpoints]
+        check_scaling(self.scaling, self.serving, splits)
         if self.verify is not None:
             check_verify(self.verify, self.serving, self.access)
             for endpoint in self.endpoints:

@@ -93,8 +93,9 @@ def roles_of(deployment: Deployment, endpoint: InferenceEndpointConfig) -> tuple
 
 def least_replicas(deployment: Deployment, role: EngineRole) -> int:
     """Engine pods of the kind that there are never fewer of; 0 where KEDA may stop them all."""
-    if deployment.scaling.is_stepped:
-        return deployment.scaling.least  # the hook begins with the manifest's, and steps from there
+    if deployment.scaling.is_stepped(role.component):
+        # the hook begins with the manifest's, and steps from there
+        return deployment.scaling.least(role.component)
     scaling = role.endpoint.spec.auto_scaling_spec
     if scaling is None:
         return role.endpoint.replicas

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kubernetes_gate import findings
 
 from hypertier.errors import HypertierError
+from hypertier.spec.deployment import Scaling
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.objects import endpoint_objects, namespace_objects
@@ -74,7 +75,7 @@ def test_a_manifest_is_refused_by_name_or_renders_to_what_passes_the_gate(change
     wanted = changed(changes)
     if wanted is None:
         return
-    whole = deployment(endpoints=(wanted,))
+    whole = deployment(endpoints=(wanted,), scaling=Scaling())
 
     try:
         objects = [*namespace_objects(whole), *endpoint_objects(whole, wanted, ChartInputs())]

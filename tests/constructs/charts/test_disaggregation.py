@@ -13,6 +13,7 @@ from hypertier.errors import ConfigError
 from hypertier.planning.plan import plan_deployment
 from hypertier.spec.deployment import Deployment, Disaggregation, Scaling
 from hypertier.spec.instance_group import InstanceGroup
+from hypertier.spec.scaling import Bounds
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.objects import endpoint_objects
 
@@ -223,8 +224,17 @@ def test_each_kind_scales_by_its_own_triggers() -> None:
     assert "replicas" not in objects["Deployment", "decode"]["spec"]
 
 
+def test_one_kind_scales_by_keda_and_the_other_by_the_hook() -> None:
+    keda = {f"{PD}.autoScalingSpec": {"decodingAutoScaling": {"cloudWatchTrigger": TRIGGER}}}
+
+    objects = split(keda, scaling=Scaling(prefill=Bounds(min=1, max=2)))
+
+    assert objects["Deployment", "prefill"]["spec"]["replicas"] == 2
+    assert "replicas" not in objects["Deployment", "decode"]["spec"]
+
+
 def test_the_plan_has_both_kinds_and_each_on_its_group() -> None:
-    plan = plan_deployment(deployment({PD: SPLIT}))
+    plan = plan_deployment(deployment({PD: SPLIT}, scaling=Scaling()))
 
     assert [(each.role, each.engine.replicas) for each in plan.endpoints] == [("prefill", 2), ("decode", 5)]
     assert [each.group for each in plan.endpoints] == ["gpu", "gpu"]
@@ -240,7 +250,28 @@ def test_the_plan_has_both_kinds_and_each_on_its_group() -> None:
             id="one scaler for two kinds",
         ),
         pytest.param(
-            {}, {"scaling": Scaling(min=1, max=2)}, r"scaling\.max is 2; expected 1, which", id="the hook"
+            {},
+            {"scaling": Scaling(min=1, max=2)},
+            r"scaling\.max is 2; expected 1, which is scaling\.min: every endpoint has a pdSpec, whose",
+            id="bounds of engines that do both",
+        ),
+        pytest.param(
+            {},
+            {"scaling": Scaling(prefill=Bounds(min=3, max=4))},
+            r"prefillSpec\.replicas is 2; expected 3 to 4, as scaling\.prefill\.min is 3",
+            id="fewer engines than their bounds",
+        ),
+        pytest.param(
+            {},
+            {"scaling": Scaling(decode=Bounds(max=4))},
+            r"decodingSpec\.replicas is 5; expected 1 to 4, as scaling\.decode\.max is 4",
+            id="more engines than their bounds",
+        ),
+        pytest.param(
+            {f"{PD}.autoScalingSpec": {"decodingAutoScaling": {"cloudWatchTrigger": TRIGGER}}},
+            {"scaling": Scaling(decode=Bounds(min=2, max=6))},
+            r"scaling\.decode\.max is 6; expected 2, which is scaling\.decode\.min: .* two owners",
+            id="KEDA and the hook for one kind",
         ),
         pytest.param(
             {f"{PD}.topologySpec": {"placementGroup": "p"}},

@@ -151,7 +151,7 @@ def test_tls_of_one_kind_of_engines_alone_is_refused(kind: str) -> None:
     written = {"spec.pdSpec": {"prefillSpec": {}, "decodingSpec": {}, kind: {"args": ["--ssl-certfile=/x"]}}}
 
     with pytest.raises(ConfigError, match=rf"pdSpec\.{kind}\.args --ssl-certfile is '.*'; expected no such"):
-        render(deployment(written))
+        render(deployment(written, scaling=Scaling()))
 
 
 @pytest.mark.parametrize(

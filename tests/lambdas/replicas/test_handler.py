@@ -47,6 +47,7 @@ EVENTS = Path(__file__).parents[2] / "events"
 HIGH_EVENT = json.loads((EVENTS / "cloudwatch-alarm-high.json").read_text(encoding="utf-8"))
 LOW_EVENT = json.loads((EVENTS / "cloudwatch-alarm-low.json").read_text(encoding="utf-8"))
 OK_EVENT = json.loads((EVENTS / "cloudwatch-alarm-high-ok.json").read_text(encoding="utf-8"))
+PREFILL_EVENT = json.loads((EVENTS / "cloudwatch-alarm-prefill-high.json").read_text(encoding="utf-8"))
 KEY = ("inference", "contracts-engine")
 NOW = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
 LIMITS = Limits(2, 7, timedelta(seconds=600), "contracts-l1-high", "contracts-l1-low")
@@ -389,6 +390,78 @@ def test_the_function_finds_its_cluster_by_name_and_steps_the_replicas(
         "reason": "contracts-l1-high went to ALARM: up from 3 to 4 replicas",
         "attempts": 1,
     }
+
+
+@pytest.fixture
+def roles(eks: KubernetesFake) -> KubernetesFake:
+    """The cluster with the engines of an endpoint that prefills and decodes apart."""
+    eks.create_deployment("inference", "llama-70b-prefill", replicas=1)
+    eks.create_deployment("inference", "llama-70b-decode", replicas=4)
+    return eks
+
+
+def stepped(
+    fake: KubernetesFake, monkeypatch: pytest.MonkeyPatch, role: str, event: dict[str, Any]
+) -> tuple[str, dict[str, int]]:
+    """What the function of a role does at an alarm's transition, and all replicas of the endpoint then."""
+    alarm = PREFILL_EVENT["alarmData"]["alarmName"].removesuffix("prefill-high")
+    bounds = {"prefill": ("1", "2"), "decode": ("3", "5")}[role]
+    for name, value in {
+        "DEPLOYMENT": f"llama-70b-{role}",
+        "MIN_REPLICAS": bounds[0],
+        "MAX_REPLICAS": bounds[1],
+        "HIGH_ALARM": f"{alarm}{role}-high",
+        "LOW_ALARM": f"{alarm}{role}-low",
+    }.items():
+        monkeypatch.setenv(name, value)
+    line = handler(event, Context())
+    replicas = {name: found["spec"]["replicas"] for (_, name), found in fake.deployments.items()}
+    return line["action"], {role: replicas[f"llama-70b-{role}"] for role in ("prefill", "decode")}
+
+
+def of_alarm(role: str, key: str) -> dict[str, Any]:
+    """The transition of one of a role's alarms into ALARM."""
+    name = PREFILL_EVENT["alarmData"]["alarmName"].replace("prefill-high", f"{role}-{key}")
+    return {**PREFILL_EVENT, "alarmData": {**PREFILL_EVENT["alarmData"], "alarmName": name}}
+
+
+@pytest.mark.parametrize(
+    ("role", "key", "action", "expected"),
+    [
+        pytest.param("prefill", "high", "up", {"prefill": 2, "decode": 4}, id="prompts wait"),
+        pytest.param("prefill", "low", "none", {"prefill": 1, "decode": 4}, id="the last one that prefills"),
+        pytest.param("decode", "high", "up", {"prefill": 1, "decode": 5}, id="KV cache is full"),
+        pytest.param("decode", "low", "down", {"prefill": 1, "decode": 3}, id="KV cache is empty"),
+    ],
+)
+def test_each_role_is_stepped_within_its_bounds_and_the_other_stays(
+    roles: KubernetesFake,
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    key: str,
+    action: str,
+    expected: dict[str, int],
+) -> None:
+    assert stepped(roles, monkeypatch, role, of_alarm(role, key)) == (action, expected)
+
+
+@pytest.mark.parametrize(("role", "other"), [("prefill", "decode"), ("decode", "prefill")])
+def test_an_alarm_of_the_other_role_steps_nothing(
+    roles: KubernetesFake, monkeypatch: pytest.MonkeyPatch, role: str, other: str
+) -> None:
+    found = stepped(roles, monkeypatch, role, of_alarm(other, "high"))
+
+    assert found == ("none", {"prefill": 1, "decode": 4})
+
+
+def test_a_step_of_one_role_starts_no_cooldown_of_the_other(
+    roles: KubernetesFake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepped(roles, monkeypatch, "prefill", of_alarm("prefill", "high"))
+
+    found = stepped(roles, monkeypatch, "decode", of_alarm("decode", "high"))
+
+    assert found == ("up", {"prefill": 2, "decode": 5})
 
 
 def test_a_failure_is_told_in_the_line_and_raised(

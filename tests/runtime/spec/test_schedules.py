@@ -173,8 +173,8 @@ def test_the_same_hour_of_two_time_zones_is_two_moments() -> None:
 def test_a_schedule_may_leave_the_plain_bounds_on_both_sides() -> None:
     scaling = Scaling(min=2, max=7, schedules=(schedule(min_replicas=1, max_replicas=9),))
 
-    assert scaling.least == 1
-    assert scaling.is_stepped
+    assert scaling.least() == 1
+    assert scaling.is_stepped()
 
 
 @pytest.mark.parametrize(
@@ -187,4 +187,4 @@ def test_a_schedule_may_leave_the_plain_bounds_on_both_sides() -> None:
     ],
 )
 def test_the_hook_is_there_where_bounds_leave_room_or_change(scaling: Scaling, stepped: bool) -> None:
-    assert scaling.is_stepped is stepped
+    assert scaling.is_stepped() is stepped

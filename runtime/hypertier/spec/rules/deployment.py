@@ -26,6 +26,7 @@ from hypertier.spec.rules import sources
 from hypertier.spec.rules.below import below
 from hypertier.spec.rules.rule import DEPLOYMENT, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import GROUPS, Subject, read_groups
+from hypertier.spec.scaling import check_scaling
 from hypertier.spec.schedules import check_served
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, View, path
@@ -106,6 +107,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
                 check_routing(read, serving)
             if isinstance(read, Scaling):
                 check_served(read.schedules, serving)
+                check_scaling(read, serving, _splits(subject))
             if isinstance(read, Verify):
                 check_verify(read, serving, _access(subject))
             if isinstance(read, L2):
@@ -137,6 +139,12 @@ def setting(subject: Subject) -> Iterator[Hit]:
         meant, expected = nearest(serving, SERVING_MODES), " or ".join(SERVING_MODES)
         where = path("serving")
         yield fixed(where, meant, expected=expected) if meant else hit(where, expected=expected)
+
+
+def _splits(subject: Subject) -> list[bool]:
+    """Whether each endpoint has a `pdSpec`; one that can't be read may have one or not."""
+    known = [bool(endpoint.manifest.mapping("spec.pdSpec")) for endpoint in subject.endpoints]
+    return known if known and not subject.missing_endpoints else [True, False]
 
 
 def _cluster(subject: Subject) -> Cluster:

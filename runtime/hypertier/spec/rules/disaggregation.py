@@ -12,9 +12,10 @@ from hypertier.spec.arguments import option_value
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.roles import group_with
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import UNSET, Hit, hit, rule, suggested
+from hypertier.spec.rules.rule import UNSET, Hit, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import GPU, Subject, known_groups, small_whole
 from hypertier.spec.said import Said
+from hypertier.spec.scaling import Bounds, setting_of
 from hypertier.spec.tree import Path, path
 
 PD = path("spec.pdSpec")
@@ -22,6 +23,7 @@ FAMILIES = ("ml.p5.", "ml.p5e.", "ml.p5en.", "ml.p6-b200.", "ml.p6-b300.")
 MIN_PARAMETERS = 70_000_000_000
 MIN_INPUT_TOKENS = 4096
 PREFILL, DECODE = "prefillSpec", "decodingSpec"
+COMPONENTS = {PREFILL: "prefill", DECODE: "decode"}
 # what two engines must have in common for one to read the other's KV cache, or to answer for it; vLLM
 # compares them when the two meet (compute_nixl_compatibility_hash, vLLM 0.32)
 ALIKE = (
@@ -169,9 +171,10 @@ def disaggregation_arguments(subject: Subject) -> Iterator[Hit]:
     "disaggregation-nodes",
     "error",
     source=sources.RESOURCES,
-    en="{path} asks for {wanted} GPUs of {groups}, where there are {has}: the rest would stay pending",
-    ko="{path}에 필요한 {groups} 그룹의 GPU는 {wanted}개인데 노드에는 {has}개뿐입니다. 나머지는 계속 "
-    "대기(Pending)합니다",
+    en="{path} asks for up to {wanted} GPUs of {groups}, by its replicas or the deployment's scaling, where "
+    "there are {has}: the rest would stay pending",
+    ko="{path}에 필요한 {groups} 그룹의 GPU는 복제본 수나 배포의 scaling에 따라 최대 {wanted}개인데 노드에는 "
+    "{has}개뿐입니다. 나머지는 계속 대기(Pending)합니다",
 )
 def disaggregation_nodes(subject: Subject) -> Iterator[Hit]:
     sizes = {role: _gpus(subject, role) for role in (PREFILL, DECODE)}
@@ -183,7 +186,9 @@ def disaggregation_nodes(subject: Subject) -> Iterator[Hit]:
         groups = _groups_of(subject, role)
         names = ", ".join(group.name for group in groups)
         has[names] = sum(node.gpus * group.count for group in groups if (node := _node_of(group)))
-        asked[names] += (subject.manifest.whole((*PD, role, "replicas")) or 1) * (size or 0)
+        bounds = _bounds(subject, role)
+        most = max(_replicas(subject, role), bounds.max if bounds else 0)
+        asked[names] += most * (size or 0)
     for names, wanted in asked.items():
         if has[names] and wanted > has[names]:
             yield hit(PD, wanted=wanted, has=has[names], groups=names)
@@ -237,20 +242,35 @@ def disaggregation_scaling(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
-    "disaggregation-hook",
+    "disaggregation-bounds",
     "error",
     source=sources.HYPERTIER,
-    en="{path} is set and the deployment's scaling.max is above scaling.min, which steps one kind of engine; "
-    "expected them alike, and pdSpec.autoScalingSpec",
-    ko="{path}이(가) 있는데 배포의 scaling.max가 scaling.min보다 큽니다. 이 값은 한 종류의 엔진만 "
-    "조절하므로 같게 두고 pdSpec.autoScalingSpec을 쓰십시오",
+    en="{path} is {got}; expected {low} to {high}, as the deployment's {setting} is {bound}: the hook steps "
+    "from there",
+    ko="{path} 값이 {got}입니다. 배포의 {setting} 값이 {bound}이므로 {low}에서 {high} 사이여야 합니다. "
+    "복제본 조절이 이 값에서 시작합니다",
 )
-def disaggregation_hook(subject: Subject) -> Iterator[Hit]:
-    deployment = subject.around.deployment
-    if deployment is None or subject.by_operator or not subject.manifest.mapping(PD):
-        return
-    if (deployment.whole("scaling.max") or 1) > (deployment.whole("scaling.min") or 1):
-        yield hit(PD)
+def disaggregation_bounds(subject: Subject) -> Iterator[Hit]:
+    for role in (PREFILL, DECODE):
+        bounds, replicas = _bounds(subject, role), _replicas(subject, role)
+        if bounds is None or bounds.min <= replicas <= bounds.max:
+            continue
+        where = (*PD, role, "replicas")
+        got = replicas if subject.manifest.has(where) else unset(replicas)
+        key, bound = ("max", bounds.max) if replicas > bounds.max else ("min", bounds.min)
+        said = {"low": bounds.min, "high": bounds.max, "setting": f"{setting_of(COMPONENTS[role])}.{key}"}
+        yield suggested(where, bound, got=got, bound=bound, **said)
+
+
+def _replicas(subject: Subject, role: str) -> int:
+    return subject.manifest.whole((*PD, role, "replicas")) or 1
+
+
+def _bounds(subject: Subject, role: str) -> Bounds | None:
+    """What the deployment says of the role's replicas; nothing where there is no such role."""
+    if subject.scaling is None or not subject.manifest.mapping((*PD, role)):
+        return None
+    return subject.scaling.bounds(COMPONENTS[role])
 
 
 def _groups(subject: Subject) -> list[InstanceGroup]:

@@ -10,6 +10,7 @@ from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Edit, Hit, fixed, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.said import Said
+from hypertier.spec.scaling import WHOLE, setting_of
 from hypertier.spec.tree import Path, path
 
 SCALING = path("spec.autoScalingSpec")
@@ -227,21 +228,20 @@ def two_scalers(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
-    "schedules-and-autoscaling",
+    "hook-and-autoscaling",
     "error",
     source=sources.HYPERTIER,
-    en="{path} is set and the deployment has scaling.schedules, whose bounds are for replicas that no "
-    "autoscaler of the manifest owns; expected one of them",
-    ko="{path}이(가) 있는데 배포에 scaling.schedules가 있습니다. 그 한계는 매니페스트의 오토스케일러가 "
-    "관리하지 않는 복제본에만 적용되므로 둘 중 하나만 두십시오",
+    en="{path} is set beside the deployment's {setting}: expected one of them, as the two would undo each "
+    "other's work",
+    ko="{path}이(가) 있는데 배포의 {setting}에도 한계가 있습니다. 서로의 결정을 되돌리게 되므로 둘 중 하나만 "
+    "두십시오",
 )
-def schedules_and_autoscaling(subject: Subject) -> Iterator[Hit]:
-    deployment = subject.around.deployment
-    if deployment is None or subject.by_operator or not deployment.items("scaling.schedules"):
-        return
-    for where in (SCALING, path("spec.pdSpec")):
-        if subject.manifest.mapping(where):
-            yield hit(where)
+def hook_and_autoscaling(subject: Subject) -> Iterator[Hit]:
+    scaling = subject.scaling
+    for where, component in ((SCALING, WHOLE), (PREFILL, "prefill"), (DECODING, "decode")):
+        if scaling is not None and scaling.is_stepped(component) and subject.manifest.mapping(where):
+            schedules = component == WHOLE and scaling.schedules
+            yield hit(where, setting="scaling.schedules" if schedules else f"{setting_of(component)}.max")
 
 
 @rule(

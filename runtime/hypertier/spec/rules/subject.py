@@ -16,6 +16,7 @@ from hypertier.spec.deployment import DeploymentFile, default_groups
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.jumpstart import JumpStartModel
+from hypertier.spec.scaling import Scaling
 from hypertier.spec.structure import Fault, faults
 from hypertier.spec.tree import Document, Path, View, path
 
@@ -177,6 +178,15 @@ class Subject:
     def with_variable(self, name: str, value: str) -> list[Any]:
         """The environment list with one variable more."""
         return [*self.manifest.items(self.environment_path), {"name": name, "value": value}]
+
+    @cached_property
+    def scaling(self) -> Scaling | None:
+        """The bounds that the deployment sets and hypertier holds; None where there are none to be read."""
+        if self.around.deployment is None or self.by_operator:
+            return None
+        with suppress(ConfigError):
+            return codec.decode(Scaling, self.around.deployment.mapping("scaling") or {}, "", [])
+        return None
 
     # The machine
 
