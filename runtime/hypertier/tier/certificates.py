@@ -9,6 +9,7 @@ the process lives that started it.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ from hypertier.spec.arguments import find_option
 REFRESH = "--enable-ssl-refresh"
 FILES = ("--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs")
 POLL_SECONDS = 2.0
+PREFIX = "hypertier-tls-"
+NEW_SECONDS = 60.0
 
 
 def copied_arguments(arguments: Sequence[str], folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -43,7 +46,7 @@ def copied_arguments(arguments: Sequence[str], folder: Path) -> tuple[list[str],
     return changed, copies
 
 
-def hand_on(arguments: Sequence[str], shm: Path) -> list[str]:
+def hand_on(arguments: Sequence[str], shm: Path, proc: Path = Path("/proc")) -> list[str]:
     """The arguments of a vLLM whose certificates are handed on from now on, by a process of their own.
 
     Raises:
@@ -51,7 +54,8 @@ def hand_on(arguments: Sequence[str], shm: Path) -> list[str]:
     """
     if not copied_arguments(arguments, shm)[1]:
         return list(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="hypertier-tls-", dir=shm if shm.is_dir() else None))
+    sweep(shm, proc)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=shm if shm.is_dir() else None))
     changed, copies = copied_arguments(arguments, folder)
     for source in copies:
         try:
@@ -62,6 +66,31 @@ def hand_on(arguments: Sequence[str], shm: Path) -> list[str]:
     words = [word for pair in copies.items() for word in pair]
     subprocess.Popen([sys.executable, "-m", "hypertier.tier.certificates", *words])
     return changed
+
+
+def sweep(shm: Path, proc: Path) -> None:
+    """Remove the copies of engines that are gone: a container that is killed leaves private keys behind, and
+    its shared memory outlives it. A folder is in use while a process of this container has been told of it,
+    and while it is new: an engine that starts now has told none yet.
+    """
+    found = [path for path in shm.glob(f"{PREFIX}*") if path.is_dir() and is_old(path.stat())]
+    lines = [command_line(process) for process in proc.iterdir() if process.name.isdecimal()] if found else []
+    for folder in found:
+        if not any(bytes(folder) in line for line in lines):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_old(status: os.stat_result) -> bool:
+    """Whether a folder is ours and was made a while ago."""
+    return status.st_uid == os.geteuid() and time.time() - status.st_mtime > NEW_SECONDS
+
+
+def command_line(process: Path) -> bytes:
+    """What a process was started with; nothing of one that has ended."""
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def copy(copies: Mapping[str, str]) -> bool:

@@ -16,7 +16,7 @@ from fakes_tls import Authority
 
 from hypertier.errors import ConfigError
 from hypertier.lab.engine_env import find_engine_python
-from hypertier.tier.certificates import copied_arguments, copy, hand_on, remove
+from hypertier.tier.certificates import copied_arguments, copy, hand_on, remove, sweep
 
 ROOT = Path(__file__).parents[3]
 # vLLM's own refresher, as `vllm.entrypoints.launchers.launcher.serve_http` starts it, without a model.
@@ -153,6 +153,28 @@ def test_no_copy_outlives_the_process_that_it_was_made_for(mounted: Mounted, tmp
 
     while folder.exists():
         assert process.returncode == 0
+
+
+def test_what_killed_engines_left_behind_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    shm, proc = tmp_path / "shm", tmp_path / "proc"
+    folders = {name: shm / f"hypertier-tls-{name}" for name in ("used", "left", "new")}
+    for folder in (*folders.values(), shm / "somebody-elses"):
+        folder.mkdir(parents=True)
+        (folder / "keyfile.pem").write_text("key")
+        os.utime(folder, (0, 0))
+    os.utime(folders["new"])
+    (proc / "7").mkdir(parents=True)
+    (proc / "7" / "cmdline").write_bytes(b"vllm\0--ssl-keyfile\0%s/keyfile.pem\0" % bytes(folders["used"]))
+    (proc / "8").mkdir()  # has ended meanwhile
+    (proc / "stat").touch()
+
+    sweep(shm, proc)
+
+    assert {path.name for path in shm.iterdir()} == {
+        "hypertier-tls-used",
+        "hypertier-tls-new",
+        "somebody-elses",
+    }
 
 
 def test_what_is_no_copy_is_left_where_it_is(tmp_path: Path) -> None:
