@@ -151,6 +151,22 @@ def namespace_facts(spec: Any, chunk_bytes: int) -> dict[str, Any]:
     }
 
 
+def weights_source(spec: Any, engine_config: Any) -> tuple[str, str]:
+    """Where an engine's weights come from, and their revision, "" for the usual one.
+
+    What an engine streams from object storage has only its configuration in the directory that vLLM takes for
+    the model. `engine_config` is a `VllmConfig`, None where it is not known.
+    """
+    name = str(spec.config.model.name)
+    if engine_config is None:
+        return name, ""
+    model, loader = engine_config.model_config, engine_config.load_config
+    extra = getattr(loader, "model_loader_extra_config", None)
+    tensorized = extra.get("tensorizer_uri") if isinstance(extra, Mapping) else None
+    source = tensorized or getattr(model, "model_weights", None) or name
+    return str(source), str(getattr(model, "revision", None) or "")
+
+
 # where a model came from, not what it is
 UNTOLD_OF_MODELS = ("_name_or_path", "_commit_hash", "transformers_version")
 

@@ -83,17 +83,23 @@ def facts_digest(facts: Mapping[str, Any]) -> bytes:
 
 def model_fingerprint(name: str, revision: str, environ: Mapping[str, str]) -> str:
     """Tell models apart by their files, or, where these cannot be found, by name and revision."""
-    directory = find_model(name, revision, environ)
-    return f"{name}@{revision}" if directory is None else weights_fingerprint(directory)
+    found = find_model(name, revision, environ)
+    return f"{name}@{revision}" if found is None else weights_fingerprint(found)
 
 
 def find_model(name: str, revision: str, environ: Mapping[str, str]) -> Path | None:
-    """Find the directory of a model: a path, or a repository in the cache of Hugging Face's hub.
+    """Find a model with weights: a directory, a file, or a repository in the cache of Hugging Face's hub.
 
     The cache's layout: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (read 2026-12-01).
     """
-    if Path(name).is_dir():
-        return Path(name)
+    found = Path(name) if Path(name).exists() else find_snapshot(name, revision, environ)
+    if found is None or (found.is_dir() and not any(is_weights(path.name) for path in found.iterdir())):
+        return None
+    return found
+
+
+def find_snapshot(name: str, revision: str, environ: Mapping[str, str]) -> Path | None:
+    """Find a revision of a repository in the hub's cache."""
     home = environ.get("HF_HOME") or str(Path(environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
     cache = Path(environ.get("HF_HUB_CACHE") or str(Path(home) / "hub")).expanduser()
     repository = cache / f"models--{name.replace('/', '--')}"
@@ -103,7 +109,7 @@ def find_model(name: str, revision: str, environ: Mapping[str, str]) -> Path | N
     return snapshot if commit and snapshot.is_dir() else None
 
 
-def weights_fingerprint(directory: Path) -> str:
+def weights_fingerprint(model: Path) -> str:
     """Digest the configuration and the weights of a model, without reading all of them.
 
     A file in the hub's cache is named by its SHA-256. Of other weights, the header and `NUM_SAMPLES` evenly
@@ -111,10 +117,9 @@ def weights_fingerprint(directory: Path) -> str:
     and asks for another `epoch`.
     """
     digest = hashlib.sha256()
-    names = sorted(path.name for path in directory.iterdir() if is_part_of_model(path.name))
-    for name in names:
-        path = directory / name
-        digest.update(f"\0{name}\0{path.stat().st_size}\0".encode())
+    files = [path for path in model.iterdir() if is_part_of_model(path.name)] if model.is_dir() else [model]
+    for path in sorted(files):
+        digest.update(f"\0{path.name}\0{path.stat().st_size}\0".encode())
         blob = path.resolve().name
         if path.is_symlink() and _SHA256_NAME.fullmatch(blob):
             digest.update(blob.encode())
@@ -126,9 +131,12 @@ def weights_fingerprint(directory: Path) -> str:
 
 def is_part_of_model(name: str) -> bool:
     """Whether a file of this name decides what keys and values the model computes."""
-    return name == "config.json" or name.endswith(
-        (".safetensors", ".safetensors.index.json", ".bin", ".gguf", ".pt")
-    )
+    return name == "config.json" or name.endswith(".safetensors.index.json") or is_weights(name)
+
+
+def is_weights(name: str) -> bool:
+    """Whether a file of this name holds weights."""
+    return name.endswith((".safetensors", ".bin", ".gguf", ".pt", ".pth", ".tensors"))
 
 
 def samples(path: Path) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
@@ -37,6 +38,7 @@ from hypertier.tier.metrics import COUNTERS, GAUGES, PREFIX, Counters
 from hypertier.tier.mover import Mover
 from hypertier.tier.mover_plan import MoverPlan, build_mover, build_upkeep
 from hypertier.tier.mover_process import ProcessMover
+from hypertier.tier.namespace import find_model
 from hypertier.tier.settings import read_settings
 from hypertier.tier.tenants import TAG_BYTES, UNSALTED, tag_of_salt
 
@@ -83,8 +85,9 @@ class HypertierTier(SecondaryTierManager):
         if under_way is None:
             logger.warning(
                 "hypertier: vLLM's own connector tells nothing of flags that change the model's "
-                "configuration, such as --hf-overrides: give those engines another `namespace`, or have "
-                "kv_connector_module_path be hypertier.tier.connector"
+                "configuration, such as --hf-overrides, nor of --revision and of weights in object storage: "
+                "give those engines another `namespace`, or have kv_connector_module_path be "
+                "hypertier.tier.connector"
             )
         if settings.tenants and under_way is None:
             raise ConfigError(
@@ -96,9 +99,20 @@ class HypertierTier(SecondaryTierManager):
         self._chunk_bytes = chunk_bytes(primary_kv_view)
         self._l1 = primary_kv_view.cast("B")
         self._counters = Counters()
+        source, revision = compat.weights_source(
+            offloading_spec, under_way.engine_config if under_way else None
+        )
+        settings = replace(settings, revision=settings.revision or revision)
+        if find_model(source, settings.revision, os.environ) is None:
+            logger.warning(
+                "hypertier: no weights are found at %s, so engines are told apart by that name and the "
+                "revision %r alone: raise `epoch` when the weights change under it",
+                source,
+                settings.revision,
+            )
         plan = MoverPlan(
             settings,
-            offloading_spec.config.model.name,
+            source,
             compat.namespace_facts(offloading_spec, self._chunk_bytes)
             | compat.engine_facts(under_way.engine_config if under_way else None),
             self._chunk_bytes,

@@ -143,5 +143,26 @@ def test_a_model_that_cannot_be_found_is_known_by_name_and_revision(tmp_path: Pa
     assert fingerprint == "org/absent@v2"
 
 
+def test_a_directory_without_weights_is_known_by_name_and_revision(tmp_path: Path) -> None:
+    """As that of an engine which streams its weights from elsewhere."""
+    for name in ("a", "b"):
+        model(tmp_path / name)
+        (tmp_path / name / "model.safetensors").unlink()
+
+    fingerprints = {model_fingerprint(str(tmp_path / name), "", {}) for name in ("a", "b")}
+
+    assert fingerprints == {f"{tmp_path / 'a'}@", f"{tmp_path / 'b'}@"}
+
+
+def test_a_model_that_is_one_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    fingerprints = []
+    for weights in (b"old", b"new", b"old"):
+        file.write_bytes(weights)
+        fingerprints.append(model_fingerprint(str(file), "", {}))
+
+    assert fingerprints[0] == fingerprints[2] != fingerprints[1]
+
+
 def test_digests_do_not_depend_on_the_process() -> None:
     assert facts_digest({"a": 1, "b": [2, "x"]}).hex() == "454597f51f0e5988dd7d0864f82e826d"

@@ -236,6 +236,67 @@ def test_flags_that_change_nothing_of_it_give_the_same_namespace(
     assert plain == other
 
 
+@pytest.mark.parametrize(
+    ("config", "source"),
+    [
+        ({}, ("/models/m", "")),
+        ({"revision": "v2"}, ("/models/m", "v2")),
+        ({"model_weights": "s3://bucket/m"}, ("s3://bucket/m", "")),
+        ({"tensorizer_uri": "s3://bucket/m.tensors"}, ("s3://bucket/m.tensors", "")),
+        (None, ("/models/m", "")),
+    ],
+    ids=["plain", "revision", "object storage", "tensorized", "unknown"],
+)
+def test_weights_are_those_that_the_engine_loads(
+    module: ModuleType, config: dict[str, str] | None, source: tuple[str, str]
+) -> None:
+    from hypertier.tier import compat
+
+    known = engine_config()
+    if config is not None:
+        known.model_config.revision = config.get("revision")
+        known.model_config.model_weights = config.get("model_weights", "")
+        known.load_config.model_loader_extra_config = {
+            k: v for k, v in config.items() if k == "tensorizer_uri"
+        }
+
+    found = compat.weights_source(offloading_spec(Path("/models/m")), known if config is not None else None)
+
+    assert found == source
+
+
+def test_engines_of_two_revisions_share_nothing(
+    module: ModuleType,
+    interface: dict[str, Any],
+    valkey: RealValkey,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from hypertier.tier.connector import OffloadingConnector
+
+    for revision in ("v1", "v2"):
+        snapshot = tmp_path / "models--org--name" / "snapshots" / revision
+        snapshot.mkdir(parents=True)
+        (snapshot / "model.safetensors").write_text(revision)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    before = valkey.keys()
+
+    for revision in ("v1", "v2", "v1"):
+        config = engine_config()
+        config.model_config.revision = revision
+        l1 = memoryview(bytearray(4 * CHUNK))
+        connector: Any = OffloadingConnector(
+            config, lambda l1=l1: build_tier(module, interface, valkey.url, Path("org/name"), l1)
+        )
+        connector.built.submit_store(job(interface, 1, [0, 1], False))
+        connector.built.drain_jobs()
+        connector.built.shutdown()
+
+    stored = [name for name in list(valkey.keys()) if name not in before]
+    namespaces = {name.split(b":")[1] for name in stored}
+    assert len(namespaces) == 2
+
+
 class RegionBefore030:
     def __init__(
         self, engine_id: str, num_blocks: int, rank: int | None, kv_bytes_per_block: int, cpu_page_size: int
