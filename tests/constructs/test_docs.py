@@ -21,9 +21,16 @@ def test_the_example_runs(page: str, tmp_path: Path) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
-    ran = subprocess.run(
-        [sys.executable, "-c", example],
-        cwd=tmp_path,
+    ran = run(example, tmp_path)
+
+    assert ran.returncode == 0, ran.stderr
+
+
+def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What a program did in a folder of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
         env={
             "PATH": "/usr/bin:/bin",
             "HOME": str(Path.home()),
@@ -35,6 +42,36 @@ def test_the_example_runs(page: str, tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
+
+
+def fragment(page: str, holding: str) -> str:
+    """The one block of a page that holds a text."""
+    blocks = re.findall(r"(?ms)^```\w*\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"))
+    (found,) = [block for block in blocks if holding in block]
+    return str(found)
+
+
+@pytest.mark.cli
+def test_fragments_run_behind_what_they_take_for_granted(tmp_path: Path) -> None:
+    for file in (DOCS.parent / "examples" / "reference").glob("*.yaml"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    app = fragment("constructs.md", "HyperPodCluster,").replace("app.synth()\n", "")
+    program = [
+        app,
+        "from hypertier.spec import load_deployment",
+        "from hypertier_cdk import InferenceEndpoint",
+        fragment("constructs.md", 'InferenceEndpoint(stack, "Llama"'),
+        fragment("review.md", "write_review"),
+        "from types import SimpleNamespace",
+        "deployment, secret = load_deployment('deployment.yaml'), SimpleNamespace(secret_arn='arn')",
+        fragment("charts.md", "ChartInputs(l2_url"),
+        "assert {entry['kind'] for entry in objects} > {'Deployment', 'Service'}",
+        "from hypertier_cdk.testing import Emulator",
+        "Arms, url = object, 'http://127.0.0.1:1'",
+        fragment("testing.md", "AWS::Robots::Arm"),
+    ]
+
+    ran = run("\n".join(program), tmp_path)
 
     assert ran.returncode == 0, ran.stderr
 
