@@ -20,7 +20,7 @@ from hypertier.router.canary import Canaries
 from hypertier.router.connection import ClientConnection
 from hypertier.router.decisions import weigh
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
-from hypertier.router.models import LIST_PATH, Models, form_model
+from hypertier.router.models import LIST_PATH, Models, form_model, model_in_path
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.prefill import Leg, Prefillers
 from hypertier.router.proxy import Exchange, Proxy
@@ -362,16 +362,15 @@ class Front:
         span = form_model(request) if request.body else None
         if span is not None:
             return inference.replace(model=bytes(request.body[span[0] : span[1]]))
-        if request.path.startswith(LIST_PATH + b"/"):
-            return inference.replace(model=request.path[len(LIST_PATH) + 1 :])
-        return inference
+        model = model_in_path(request.path)
+        return inference if model is None else inference.replace(model=model)
 
     def _rename_model(self, request: Request, aliases: Mapping[bytes, bytes]) -> None:
         """Write the model's own name into a request for an alias: its body, or the path of one model."""
-        prefix = LIST_PATH + b"/"
-        if request.path.startswith(prefix):
-            model = aliases.get(request.path.removeprefix(prefix))
-            request.target = prefix + model if model is not None else request.target
+        asked = model_in_path(request.path)
+        if asked is not None:
+            model = aliases.get(asked)
+            request.target = b"%b/%b" % (LIST_PATH, model) if model is not None else request.target
             return
         span = form_model(request)
         if span is None:

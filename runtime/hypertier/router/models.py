@@ -10,13 +10,15 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from hypertier.router.openai import Refusal
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.wire import Request
 
 LIST_PATH = b"/v1/models"
-MAX_MODELS = 1024
+MAX_MODELS = 16_384
+"""Of one replica: what a longer list names beyond them is asked for as if the replica had said nothing."""
 _FORM_FIELD = re.compile(rb'name="?model"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n')
 _FORM_BYTES = 64 * 1024
 
@@ -34,6 +36,8 @@ class Models:
         self.split: Mapping[bytes, Sequence[bytes]] = {}
         self._replicas = replicas
         self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
+        self._has_more: set[Replica] = set()
+        self._answer: tuple[Mapping[bytes, Sequence[bytes]], bytes] | None = None
         self._watchers: list[Callable[[Replica], None]] = []
         replicas.watch(self._changed)
 
@@ -48,6 +52,7 @@ class Models:
         listed = {name: entry for entry in entries[:MAX_MODELS] if (name := _name(entry)) is not None}
         before = self._listed.get(replica)
         self._listed[replica] = listed
+        (self._has_more.add if len(entries) > MAX_MODELS else self._has_more.discard)(replica)
         self._compare()
         if before is not None and _bases(before) != _bases(listed):
             for watcher in self._watchers:
@@ -59,14 +64,14 @@ class Models:
         return names[0][0] if names else None
 
     def servers(self, model: bytes, candidates: Collection[Replica]) -> list[Replica]:
-        """Those of the candidates that serve the model, or, where none is known to, that said nothing."""
+        """Those of the candidates that serve the model, or, where none is known to, that did not say all."""
         known = [r for r in candidates if model in self._listed.get(r, ())]
-        return known or [r for r in candidates if r not in self._listed]
+        return known or [r for r in candidates if r not in self._listed or r in self._has_more]
 
     def refusal(self, model: bytes) -> Refusal | None:
         """The answer to a model that no replica has; None where one may have it."""
         listed = self._listed
-        if not listed or any(model in names for names in listed.values()):
+        if not listed or self._has_more or any(model in names for names in listed.values()):
             return None
         if any(replica not in listed for replica in self._replicas.by_url.values()):
             return None
@@ -74,7 +79,12 @@ class Models:
         return Refusal(404, f"The model `{name}` does not exist", "model_not_found", param="model")
 
     def answer(self) -> bytes:
-        """`/v1/models` of all replicas together, aliases and split names among them; each name once."""
+        """`/v1/models` of all replicas together, aliases and split names among them; each name once.
+
+        Ten thousand take some 50 ms, so it is written anew only where something changed.
+        """
+        if self._answer is not None and self._answer[0] is self.split:
+            return self._answer[1]
         merged: dict[bytes, Mapping[str, Any]] = {}
         for listed in self._listed.values():
             for name, entry in listed.items():
@@ -84,7 +94,9 @@ class Models:
         for name, model in others:
             if model in merged:
                 merged.setdefault(name, {**merged[model], "id": name.decode(), "root": model.decode()})
-        return json.dumps({"object": "list", "data": list(merged.values())}).encode()
+        text = json.dumps({"object": "list", "data": list(merged.values())}).encode()
+        self._answer = self.split, text
+        return text
 
     @property
     def speaks_for_all(self) -> bool:
@@ -97,11 +109,18 @@ class Models:
         return len(self._listed)
 
     def _compare(self) -> None:
+        self._answer = None
         self.is_mixed = len({frozenset(names) for names in self._listed.values()}) > 1
 
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is State.LEAVING and self._listed.pop(replica, None) is not None:
+            self._has_more.discard(replica)
             self._compare()
+
+
+def model_in_path(path: bytes) -> bytes | None:
+    """Whose path it is, below the list of models: clients write the `/` of a name as it is, or as `%2F`."""
+    return unquote_to_bytes(path[len(LIST_PATH) + 1 :]) if path.startswith(LIST_PATH + b"/") else None
 
 
 def _bases(listed: Mapping[bytes, Mapping[str, Any]]) -> list[tuple[str, Any, Any]]:

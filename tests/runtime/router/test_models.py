@@ -9,7 +9,7 @@ from fakes_engine import Answer, FakeEngine, RawClient, get, post, run_loop
 from fakes_router import healthy_replicas, routed
 
 from hypertier.errors import ConfigError
-from hypertier.router.models import Models
+from hypertier.router.models import MAX_MODELS, Models
 from hypertier.router.replicas import Replica
 from hypertier.router.settings import RouterSettings
 
@@ -160,6 +160,53 @@ def test_replica_that_does_not_say_is_asked_itself() -> None:
 
     assert {answer.status for answer in answers} == {200}
     assert len(one.received) + len(silent.received) == 4
+
+
+def test_a_model_is_found_among_ten_thousand() -> None:
+    names = tuple(f"m{number}" for number in range(10_000))
+
+    answers, (_, engine) = ask(post(CHAT, body_for("m9999")), ("other",), names)
+    unknown, _ = ask(post(CHAT, body_for("m10000")), ("other",), names, times=1)
+
+    assert {answer.status for answer in answers} == {200}
+    assert len(engine.received) == 4
+    assert unknown[0].status == 404
+
+
+def test_a_model_beyond_what_is_kept_of_a_list_is_asked_for_there() -> None:
+    replicas, (long, short) = healthy_replicas(2)
+    models = Models(replicas)
+
+    models.learn(long, [{"id": f"m{number}"} for number in range(MAX_MODELS + 1)])
+    models.learn(short, [{"id": "a"}])
+
+    assert models.refusal(b"m%d" % MAX_MODELS) is None
+    assert models.servers(b"m%d" % MAX_MODELS, [long, short]) == [long]
+    assert models.servers(b"a", [long, short]) == [short]
+    models.learn(long, [{"id": "m0"}])
+    assert models.refusal(b"m%d" % MAX_MODELS) is not None
+
+
+def test_list_is_written_once_for_as_long_as_nothing_changes() -> None:
+    replicas, (replica,) = healthy_replicas(1)
+    models = Models(replicas, {"x": "a"})
+    models.learn(replica, [{"id": "a"}])
+
+    first = models.answer()
+
+    assert models.answer() is first
+    models.split = {b"s": (b"a",)}
+    assert b'"s"' in models.answer()
+    models.learn(replica, [{"id": "a"}, {"id": "b"}])
+    assert b'"b"' in models.answer()
+
+
+@pytest.mark.parametrize("path", [b"/v1/models/org/m", b"/v1/models/org%2Fm", b"/v1/models/org%2fm"])
+def test_model_is_found_by_its_path_however_its_slash_is_spelled(path: bytes) -> None:
+    answers, (_, engine) = ask(get(path), ("a",), ("org/m",), times=1)
+
+    assert answers[0].status == 200
+    assert engine.received[0].line == b"GET %b HTTP/1.1" % path
 
 
 def test_adapter_goes_where_it_is_loaded_and_its_base_anywhere() -> None:
