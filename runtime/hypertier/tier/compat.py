@@ -167,6 +167,17 @@ def weights_source(spec: Any, engine_config: Any) -> tuple[str, str]:
     return str(source), str(getattr(model, "revision", None) or "")
 
 
+# what decides which number lies where in a chunk and is to be seen by no size: which layers are not
+# quantized, the state of Mamba's, and how many tokens in a row lie with one rank of context parallelism
+TOLD_OF_CACHES = (
+    "kv_cache_dtype_skip_layers",
+    "mamba_cache_dtype",
+    "mamba_ssm_cache_dtype",
+    "mamba_cache_mode",
+    "use_replayssm",
+    "replayssm_buffer_len",
+)
+TOLD_OF_PARALLELISM = ("cp_kv_cache_interleave_size", "dcp_kv_cache_interleave_size")
 # where a model came from, not what it is
 UNTOLD_OF_MODELS = ("_name_or_path", "_commit_hash", "transformers_version")
 
@@ -194,9 +205,16 @@ def engine_facts(config: Any) -> dict[str, Any]:
         "quantization": str(model.quantization),
         "kv_cache_dtype": str(config.cache_config.cache_dtype),
         "calculates_kv_scales": bool(getattr(config.cache_config, "calculate_kv_scales", False)),
+        "cache": told_of(config.cache_config, TOLD_OF_CACHES),
+        "interleaved": told_of(getattr(config, "parallel_config", None), TOLD_OF_PARALLELISM),
         "dummy_weights": str(config.load_config.load_format) == "dummy",
         "draft": None if draft is None else [str(draft.method), str(draft.model)],
     }
+
+
+def told_of(config: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Some of a configuration's values, as far as this version has them."""
+    return {name: as_json(getattr(config, name)) for name in names if hasattr(config, name)}
 
 
 def original_positions(model_config: Mapping[str, Any]) -> int | None:

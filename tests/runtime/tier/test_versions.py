@@ -175,6 +175,9 @@ class ModelConfig:
         return dict(self._values)
 
 
+CACHE = {"cache_dtype": "auto", "kv_cache_dtype_skip_layers": [], "mamba_cache_dtype": "auto"}
+
+
 def engine_config(**changed: Any) -> SimpleNamespace:
     """What vLLM makes of an engine's flags."""
     model = {
@@ -186,7 +189,10 @@ def engine_config(**changed: Any) -> SimpleNamespace:
     }
     return SimpleNamespace(
         model_config=SimpleNamespace(**(model | {k: v for k, v in changed.items() if k in model})),
-        cache_config=SimpleNamespace(cache_dtype=changed.get("cache_dtype", "auto")),
+        cache_config=SimpleNamespace(**CACHE | {k: v for k, v in changed.items() if k in CACHE}),
+        parallel_config=SimpleNamespace(
+            cp_kv_cache_interleave_size=changed.get("cp_kv_cache_interleave_size", 1)
+        ),
         load_config=SimpleNamespace(load_format=changed.get("load_format", "auto")),
         speculative_config=changed.get("speculative_config"),
     )
@@ -201,6 +207,9 @@ def engine_config(**changed: Any) -> SimpleNamespace:
         {"quantization": "fp8"},
         {"max_model_len": 131_072},
         {"cache_dtype": "fp8"},
+        {"kv_cache_dtype_skip_layers": ["0", "2"]},
+        {"mamba_cache_dtype": "float16"},
+        {"cp_kv_cache_interleave_size": 16},
         {"load_format": "dummy"},
         {"speculative_config": SimpleNamespace(method="eagle", model="draft")},
     ],
