@@ -221,6 +221,8 @@ def main() -> None:
     arguments = parser.parse_args()
     rows, cases = arguments.row or list(ROWS), arguments.case or list(CASES)
     forms = arguments.form or (["sources", "compiled"] if compiled.fits() else ["sources"])
+    if "compiled" in forms and not compiled.fits():
+        parser.error("there are no compiled modules of these sources: python3 -m hypertier.router.compile")
     with tempfile.TemporaryDirectory() as temporary:
         if arguments.here:
             folder = Path(temporary)

@@ -18,29 +18,38 @@ A request's number is unique on its connection. What ends with the connection is
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
+from typing import Any, Final
 
 from hypertier.errors import PeerError
 from hypertier.router.openai import BLOCK_ENDS
 
-VERSION = 2
-ID_BYTES = 16
-MAX_NAME_BYTES = 512
-MAX_PROMPT_BYTES = 2**48
+VERSION: Final = 2
+ID_BYTES: Final = 16
+MAX_NAME_BYTES: Final = 512
+MAX_PROMPT_BYTES: Final = 2**48
 
-_MAGIC = b"htrn"
-_GREETING = struct.Struct(f"!4sB{ID_BYTES}s")
-_HEAD = struct.Struct("!HB")
-_SENT = struct.Struct("!QQQBH")
-_NUMBER = struct.Struct("!Q")
-_HASH_BYTES = 8
-_NEWS_OF_A_NUMBER = struct.Struct("!HBQ")
-_SENT_KIND, _FIRST_TOKEN_KIND, _FINISHED_KIND, _ALIVE_KIND, _ANSWERED_KIND = 1, 2, 3, 4, 5
+_MAGIC: Final = b"htrn"
+_GREETING: Final = struct.Struct(f"!4sB{ID_BYTES}s")
+_HEAD: Final = struct.Struct("!HB")
+_SENT: Final = struct.Struct("!QQQBH")
+_NUMBER: Final = struct.Struct("!Q")
+_HEAD_BYTES: Final = 3
+_SENT_BYTES: Final = 27
+_NUMBER_BYTES: Final = 8
+_HASH_BYTES: Final = 8
+_NEWS_OF_A_NUMBER: Final = struct.Struct("!HBQ")
+_SENT_KIND: Final = 1
+_FIRST_TOKEN_KIND: Final = 2
+_FINISHED_KIND: Final = 3
+_ALIVE_KIND: Final = 4
+_ANSWERED_KIND: Final = 5
+_MAX_HASHES: Final = len(BLOCK_ENDS)
 
-GREETING_BYTES = _GREETING.size
-MAX_BODY_BYTES = _SENT.size + MAX_NAME_BYTES + _HASH_BYTES * len(BLOCK_ENDS)
-ALIVE_MESSAGE = _HEAD.pack(0, _ALIVE_KIND)
+GREETING_BYTES: Final = _GREETING.size
+MAX_BODY_BYTES: Final = _SENT_BYTES + MAX_NAME_BYTES + _HASH_BYTES * _MAX_HASHES
+ALIVE_MESSAGE: Final = _HEAD.pack(0, _ALIVE_KIND)
 
 
 class Sent:
@@ -100,12 +109,6 @@ class Alive:
 
 News = Sent | FirstToken | Finished | Answered | Alive
 
-_OF_A_NUMBER: dict[int, Callable[[int], News]] = {
-    _FIRST_TOKEN_KIND: FirstToken,
-    _FINISHED_KIND: Finished,
-    _ANSWERED_KIND: Answered,
-}
-
 
 def greeting(router_id: bytes) -> bytes:
     """The first bytes of either side."""
@@ -132,7 +135,7 @@ def sent_message(
 ) -> bytes:
     """A `Sent` as bytes; its fields must be within the bounds that `Reader` holds others to."""
     num_hashes = len(block_hashes)
-    length = _SENT.size + len(replica) + _HASH_BYTES * num_hashes
+    length = _SENT_BYTES + len(replica) + _HASH_BYTES * num_hashes
     return _form(len(replica), num_hashes).pack(
         *(length, _SENT_KIND, number, num_bytes, matched_bytes, streamed, len(replica), replica),
         *block_hashes,
@@ -147,17 +150,17 @@ def _form(name_bytes: int, num_hashes: int) -> struct.Struct:
 
 def first_token_message(number: int) -> bytes:
     """A `FirstToken` as bytes."""
-    return _NEWS_OF_A_NUMBER.pack(_NUMBER.size, _FIRST_TOKEN_KIND, number)
+    return _NEWS_OF_A_NUMBER.pack(_NUMBER_BYTES, _FIRST_TOKEN_KIND, number)
 
 
 def finished_message(number: int) -> bytes:
     """A `Finished` as bytes."""
-    return _NEWS_OF_A_NUMBER.pack(_NUMBER.size, _FINISHED_KIND, number)
+    return _NEWS_OF_A_NUMBER.pack(_NUMBER_BYTES, _FINISHED_KIND, number)
 
 
 def answered_message(number: int) -> bytes:
     """An `Answered` as bytes."""
-    return _NEWS_OF_A_NUMBER.pack(_NUMBER.size, _ANSWERED_KIND, number)
+    return _NEWS_OF_A_NUMBER.pack(_NUMBER_BYTES, _ANSWERED_KIND, number)
 
 
 class Reader:
@@ -176,41 +179,55 @@ class Reader:
         data = self._rest + data if self._rest else data
         found: list[News] = []
         at = 0
-        while len(data) - at >= _HEAD.size:
-            length, kind = _HEAD.unpack_from(data, at)
+        while len(data) - at >= _HEAD_BYTES:
+            length = data[at] << 8 | data[at + 1]
             if length > MAX_BODY_BYTES:
                 raise PeerError("malformed", f"a message of {length} bytes; {MAX_BODY_BYTES} are the most")
-            begin = at + _HEAD.size
+            begin = at + _HEAD_BYTES
             if begin + length > len(data):
                 break
+            found.append(_read(data[at + 2], data, begin, length))
             at = begin + length
-            of_a_number = _OF_A_NUMBER.get(kind)
-            if of_a_number is not None and length == _NUMBER.size:
-                found.append(of_a_number(_NUMBER.unpack_from(data, begin)[0]))
-            else:
-                found.append(_read(kind, data[begin:at]))
         self._rest = data[at:]
         return found
 
 
-def _read(kind: int, body: bytes) -> News:
-    if kind == _SENT_KIND and len(body) >= _SENT.size:
-        return _read_sent(body)
-    if kind == _ALIVE_KIND and not body:
+def _read(kind: int, data: bytes, begin: int, length: int) -> News:
+    """The message whose body has `length` bytes of `data` from `begin` on."""
+    if kind == _SENT_KIND and length >= _SENT_BYTES:
+        return _read_sent(data, begin, begin + length)
+    if length == _NUMBER_BYTES:
+        if kind == _ANSWERED_KIND:
+            return Answered(_number(data, begin))
+        if kind == _FIRST_TOKEN_KIND:
+            return FirstToken(_number(data, begin))
+        if kind == _FINISHED_KIND:
+            return Finished(_number(data, begin))
+    if kind == _ALIVE_KIND and not length:
         return Alive()
-    raise PeerError("malformed", f"a message of kind {kind} and {len(body)} bytes")
+    raise PeerError("malformed", f"a message of kind {kind} and {length} bytes")
 
 
-def _read_sent(body: bytes) -> Sent:
-    number, num_bytes, matched_bytes, streamed, name_length = _SENT.unpack_from(body)
-    begin = _SENT.size + name_length
-    num_hashes, left = divmod(len(body) - begin, _HASH_BYTES)
-    if name_length > MAX_NAME_BYTES or left or not 0 <= num_hashes <= len(BLOCK_ENDS):
-        raise PeerError("malformed", f"a request with a name of {name_length} bytes among {len(body)}")
+def _number(data: bytes, begin: int) -> int:
+    read: tuple[Any, ...] = _NUMBER.unpack_from(data, begin)
+    return int(read[0])
+
+
+def _read_sent(data: bytes, begin: int, end: int) -> Sent:
+    read: tuple[Any, ...] = _SENT.unpack_from(data, begin)
+    num_bytes: int = read[1]
+    matched_bytes: int = read[2]
+    streamed: int = read[3]
+    name_length: int = read[4]
+    name_begin = begin + _SENT_BYTES
+    hashes_begin = name_begin + name_length
+    num_hashes, left = divmod(end - hashes_begin, _HASH_BYTES)
+    if name_length > MAX_NAME_BYTES or left or not 0 <= num_hashes <= _MAX_HASHES:
+        raise PeerError("malformed", f"a request with a name of {name_length} bytes among {end - begin}")
     if streamed > 1 or not matched_bytes <= num_bytes <= MAX_PROMPT_BYTES:
         raise PeerError("malformed", f"a prompt of {num_bytes} bytes, {matched_bytes} of them cached")
-    hashes = _hashes(num_hashes).unpack_from(body, begin)
-    return Sent(number, body[_SENT.size : begin], num_bytes, matched_bytes, bool(streamed), hashes)
+    hashes: tuple[Any, ...] = _hashes(num_hashes).unpack_from(data, hashes_begin)
+    return Sent(read[0], data[name_begin:hashes_begin], num_bytes, matched_bytes, streamed == 1, hashes)
 
 
 @cache
