@@ -4,8 +4,8 @@ Requests in the plain form are read by `plain`, all others by httptools (llhttp 
 refuses what makes two parsers disagree: both `Content-Length` and `Transfer-Encoding`, repeated or malformed
 lengths, bare CR or LF, folded lines, spaces before the colon, control characters. This file adds what llhttp
 lets pass and a proxy must not: other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a
-missing or repeated `Host`, CONNECT. An offered upgrade is declined by serving the request without it, its
-body included.
+missing or repeated `Host`, a target with a fragment, CONNECT. An offered upgrade is declined by serving the
+request without it, its body included.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ _AUTHORITY: Final = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 MAX_HEADERS: Final = 128
 LONG_BODY_BYTES: Final = 64 * 1024
 """Where it is worth while to ask about the head before a body is read."""
+# A part that is kept as it came costs some 50 bytes more than it is long, and some come byte by byte.
+_SHORT_BYTES: Final = 4096
 # Chunk framing costs 6 bytes for a body byte at worst without extensions; more is not a body but an attack.
 _MAX_FRAMING_PER_BODY_BYTE: Final = 16
 
@@ -214,7 +216,7 @@ class RequestReader:
         self._request = Request()
         self._last_head: Head | None = None
         self._missing_bytes = 0
-        self._parts: list[bytes | memoryview] = []
+        self._parts: list[bytes | bytearray | memoryview] = []
         self.in_body = False
         self._closing = False
         self._head_bytes = 0
@@ -289,13 +291,19 @@ class RequestReader:
         return data[num_bytes:] if num_bytes < len(data) else b""
 
     def _take_body(self, part: bytes | memoryview) -> None:
-        """The body grows; parts are copied once, when it is whole."""
+        """The body grows; parts are copied once, when it is whole, and short ones before."""
         request = self._request
         if not self._budget.take(len(part)):
             self._refuse(_overloaded())
             return
         request.num_held_bytes += len(part)
-        self._parts.append(part)
+        parts = self._parts
+        if len(part) >= _SHORT_BYTES:
+            parts.append(part)
+        elif parts and isinstance(parts[-1], bytearray):
+            parts[-1] += part
+        else:
+            parts.append(bytearray(part))
         self._missing_bytes -= len(part)
         if not self._missing_bytes:
             request.body = b"".join(self._parts)
@@ -396,8 +404,8 @@ class RequestReader:
             if self._target[:4].lower() == b"http"
             else self._target
         )
-        if not request.target:
-            request.target = b"/"
+        if request.target[:1] not in (b"/", b"*"):
+            request.target = b"/" + request.target
         problem = _problem_with_head(request, parser.get_http_version(), self._max_body_bytes)
         if problem is None and self._check_head is not None and _has_long_body(request):
             problem = self._check_head(request)
@@ -474,6 +482,8 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
         return Refusal(505, f"HTTP/{version} is not served; use HTTP/1.1", "http_version")
     if request.method == b"CONNECT":
         return Refusal(501, "this router does not tunnel: CONNECT is not served", "not_implemented")
+    if b"#" in request.target:  # RFC 9112 section 3.2 has none; httptools, and so uvicorn, cuts it off
+        return Refusal(400, "a request's target has no fragment", "malformed_request")
     coding = fields.get(b"transfer-encoding")
     if coding is not None and (
         coding.strip().lower() != b"chunked"

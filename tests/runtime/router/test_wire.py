@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 from fakes_requests import AMBIGUOUS, CHUNKED, HOST, head
@@ -197,6 +198,34 @@ def test_nothing_is_read_behind_the_last_request_of_a_connection() -> None:
     requests, status = read(data)
 
     assert ([target for _, target, _ in requests], status) == ([b"/"], None)
+
+
+def test_a_body_that_comes_byte_by_byte_takes_hardly_more_memory_than_it_is_long() -> None:
+    one, num_bytes = reader(max_body_bytes=1 << 20, budget_bytes=1 << 20), 100_000
+    one.feed(head(b"Content-Length: %d" % num_bytes))
+    tracemalloc.start()
+
+    for _ in range(num_bytes - 1):
+        one.feed(bytes(bytearray(b"x")))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    one.feed(b"y")
+
+    assert held < 2 * num_bytes
+    assert one.ready[0].body == b"x" * (num_bytes - 1) + b"y"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"http://a/v1/models", b"/v1/models"),
+        (b"HTTPS://a:1/b?c", b"/b?c"),
+        (b"http://a", b"/"),
+        (b"http://a?b", b"/?b"),
+    ],
+)
+def test_absolute_target_goes_on_as_its_path(target: bytes, expected: bytes) -> None:
+    assert read(head(line=b"GET %b HTTP/1.1" % target)) == ([(b"GET", expected, b"")], None)
 
 
 def test_bodies_count_against_the_budget_until_given_back() -> None:

@@ -28,8 +28,8 @@ SERVED = (
 OF_THE_ROUTER = (b"/health", b"/metrics")
 NOT_SERVED = (b"/v1/load_lora_adapter", b"/v1/unload_lora_adapter")
 
-
 MAX_KNOWN = 1024
+_DOTS = (b"/./", b"/../")
 
 
 class Paths:
@@ -56,6 +56,7 @@ class Paths:
             path = unquote_to_bytes(path)
             if path in OF_THE_ROUTER:
                 return False
-        if path in self._not or b"/../" in path or b"//" in path:
+        # Whatever stands before an engine may read dots, and take one more slash for none.
+        if path.rstrip(b"/") in self._not or b"//" in path or any(dots in path + b"/" for dots in _DOTS):
             return False
         return path.startswith(self._below) or path in self._exact

@@ -187,7 +187,12 @@ def test_body_without_a_place_for_the_salt_never_reaches_an_engine(
         b"/sleep",
         b"/v1/load_lora_adapter",
         b"/v1/load%5Flora_adapter",
+        b"/v1/load_lora_adapter/",
+        b"/v1/./load_lora_adapter",
+        b"/v1/%2e/load_lora_adapter",
         b"/v1/../sleep",
+        b"/v1/..",
+        b"/v1/%2e%2e?x",
         b"/%6detrics",
         b"/m%65trics?x",
         b"/%68ealth",
@@ -201,6 +206,18 @@ def test_tenants_do_not_operate_engines(tmp_path: Path, path: bytes) -> None:
             return await ask(router, bearer(ACME), path=path)
 
     assert run_loop(act()).status == 404
+    assert engine.received == []
+
+
+@pytest.mark.parametrize("path", [b"/v1/load_lora_adapter#x", b"/v1/unload_lora_adapter#?x", b"/sleep#/v1/x"])
+def test_fragment_that_engines_cut_off_hides_no_path(tmp_path: Path, path: bytes) -> None:
+    engine = FakeEngine()
+
+    async def act() -> Answer:
+        async with routed(engine, **AccessFolder(tmp_path).settings) as router:
+            return await ask(router, bearer(ACME), path=path)
+
+    assert run_loop(act()).status == 400
     assert engine.received == []
 
 
