@@ -154,9 +154,15 @@ class ClientConnection:
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer the request in hand with an error; the connection lives on."""
-        is_head = self._request is not None and self._request.method == b"HEAD"
+        request = self._request
         self.write(
-            error_response(refusal, request_id=self._request_id, keep_alive=not self.closes, is_head=is_head)
+            error_response(
+                refusal,
+                request_id=self._request_id,
+                keep_alive=not self.closes,
+                is_head=request is not None and request.method == b"HEAD",
+                path=b"" if request is None else request.path,
+            )
         )
         self.finish(keep_alive=True)
 
@@ -300,7 +306,8 @@ class ClientConnection:
     def _end_with(self, refusal: Refusal) -> None:
         """Answer an error and end the connection: what follows on it can't be told apart."""
         self._owner.refused(refusal)
-        self.write(error_response(refusal, request_id=None, keep_alive=False))
+        path = self._reader.refused_path
+        self.write(error_response(refusal, request_id=None, keep_alive=False, path=path))
         self._lingering_since = self._owner.tick
         transport = cast(asyncio.Transport, self._transport)
         if transport.can_write_eof():

@@ -1,4 +1,4 @@
-"""What the router reads in an OpenAI request, and the errors it answers in OpenAI's shape.
+"""What the router reads in an OpenAI request, and the errors it answers in OpenAI's shape, or Anthropic's.
 
 A body is not parsed, but where its `model` stands in its midst: the fields are found by search, and the
 prompt is hashed as the bytes that carry it, from `"messages":` or `"prompt":` on. Two requests whose
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import xxhash
 
+from hypertier.router import anthropic
 from hypertier.router.top_level import model_of
 
 if TYPE_CHECKING:
@@ -343,10 +344,17 @@ def _find_span(
     return None
 
 
-def error_body(refusal: Refusal) -> bytes:
-    """OpenAI's error object: `{"error": {"message", "type", "param", "code"}}`."""
+def error_body(refusal: Refusal, path: bytes = b"") -> bytes:
+    """OpenAI's error object: `{"error": {"message", "type", "param", "code"}}`.
+
+    On the paths of Anthropic's Messages API the type is one of Anthropic's, and `"type": "error"` stands
+    before, as in its own errors.
+    """
     error = {"message": refusal.message, "type": refusal.type, "param": refusal.param, "code": refusal.code}
-    return json.dumps({"error": error}).encode()
+    if not anthropic.serves(path):
+        return json.dumps({"error": error}).encode()
+    error["type"] = anthropic.error_type(refusal.status)
+    return json.dumps({"type": "error", "error": error}).encode()
 
 
 def response(
@@ -376,12 +384,12 @@ def response(
 
 
 def error_response(
-    refusal: Refusal, *, request_id: bytes | None, keep_alive: bool, is_head: bool = False
+    refusal: Refusal, *, request_id: bytes | None, keep_alive: bool, is_head: bool = False, path: bytes = b""
 ) -> bytes:
-    """`refusal` as an answer; 503 and 429 carry `Retry-After`."""
+    """`refusal` as an answer to a request of this path; 503 and 429 carry `Retry-After`."""
     return response(
         refusal.status,
-        error_body(refusal),
+        error_body(refusal, path),
         request_id=request_id,
         keep_alive=keep_alive,
         retry_after_seconds=refusal.retry_after_seconds,

@@ -193,7 +193,8 @@ class RequestReader:
     Whole requests wait in `ready`, in order. A malformed or oversized one sets `refusal`, to be answered
     after what is ready, and ends the connection: nothing behind it is read. Bodies count against `budget`
     until the owner gives them back, one `request.num_held_bytes` for each request taken from `ready`. What
-    `check_head` returns of a request with a long body is such a refusal.
+    `check_head` returns of a request with a long body is such a refusal. `refused_path` is that of a refused
+    request whose head was read.
     """
 
     def __init__(
@@ -206,6 +207,7 @@ class RequestReader:
     ) -> None:
         self.ready: deque[Request] = deque()
         self.refusal: Refusal | None = None
+        self.refused_path = b""
         self.expects_continue = False
         self.started = False
         self._max_head_bytes = max_head_bytes
@@ -269,7 +271,7 @@ class RequestReader:
         if len(data) < end:
             problem = self._check_head(request) if self._check_head and length > LONG_BODY_BYTES else None
             if problem is not None:
-                self._refuse(problem)
+                self._refuse(problem, request)
                 return b""
             self._request = request
             self._parts = []
@@ -278,7 +280,7 @@ class RequestReader:
             self._take_body(memoryview(data)[begin:])
             return b""
         if not self._budget.take(length):
-            self._refuse(_overloaded())
+            self._refuse(_overloaded(), request)
             return b""
         request.body = data[begin:end]
         request.num_held_bytes = length
@@ -294,7 +296,7 @@ class RequestReader:
         """The body grows; parts are copied once, when it is whole, and short ones before."""
         request = self._request
         if not self._budget.take(len(part)):
-            self._refuse(_overloaded())
+            self._refuse(_overloaded(), request)
             return
         request.num_held_bytes += len(part)
         parts = self._parts
@@ -410,7 +412,7 @@ class RequestReader:
         if problem is None and self._check_head is not None and _has_long_body(request):
             problem = self._check_head(request)
         if problem is not None:
-            self._refuse(problem)
+            self._refuse(problem, request)
             return
         request.request_id = request.fields.get(b"x-request-id")
         request.has_body = b"content-length" in request.fields or b"transfer-encoding" in request.fields
@@ -422,10 +424,10 @@ class RequestReader:
         self.expects_continue = False
         request = self._request
         if len(request.body) + len(part) > self._max_body_bytes:
-            self._refuse(_too_large(self._max_body_bytes))
+            self._refuse(_too_large(self._max_body_bytes), request)
             return
         if not self._budget.take(len(part)):
-            self._refuse(_overloaded())
+            self._refuse(_overloaded(), request)
             return
         request.num_held_bytes += len(part)
         if not request.body:
@@ -452,9 +454,10 @@ class RequestReader:
             Refusal(431, f"request head is larger than {self._max_head_bytes} bytes", "header_too_large")
         )
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: Refusal, request: Request | None = None) -> None:
         if self.refusal is None:
             self.refusal = refusal
+            self.refused_path = b"" if request is None else request.path
             self.expects_continue = False
             self._give_up_body()
 

@@ -222,3 +222,28 @@ def test_refusal_is_answered_in_openais_shape() -> None:
         "param": None,
         "code": "no_replica",
     }
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (404, "not_found_error"),
+        (408, "invalid_request_error"),
+        (413, "request_too_large"),
+        (429, "rate_limit_error"),
+        (500, "api_error"),
+        (502, "api_error"),
+        (503, "overloaded_error"),
+        (504, "timeout_error"),
+    ],
+)
+def test_refusal_on_the_messages_api_is_answered_in_anthropics_shape(status: int, kind: str) -> None:
+    refusal = Refusal(status, "why", "code", kind="requests")
+
+    for path in (b"/v1/messages", b"/v1/messages/count_tokens"):
+        told = json.loads(openai.error_body(refusal, path))
+        assert told["type"] == "error"
+        assert told["error"] == {"type": kind, "message": "why", "param": None, "code": "code"}
+    assert json.loads(openai.error_body(refusal, b"/v1/messages_of_another")).keys() == {"error"}

@@ -90,10 +90,9 @@ def test_openais_client_understands_why_not(tmp_path: Path) -> None:
 def test_anthropics_client_is_known_by_its_key(tmp_path: Path) -> None:
     def use(port: int) -> list[str]:
         url = f"http://127.0.0.1:{port}"
-        with pytest.raises(anthropic.AuthenticationError):
-            anthropic.Anthropic(base_url=url, api_key="sk-wrong", max_retries=0).messages.create(
-                model="m", max_tokens=1, messages=MESSAGES
-            )
+        wrong = anthropic.Anthropic(base_url=url, api_key="sk-wrong", max_retries=0)
+        with wrong as client, pytest.raises(anthropic.AuthenticationError):
+            client.messages.create(model="m", max_tokens=1, messages=MESSAGES)
         told = []
         for given in ({"api_key": ACME}, {"auth_token": ZETA, "api_key": None}):
             with anthropic.Anthropic(base_url=url, max_retries=0, **given) as client:
@@ -104,3 +103,24 @@ def test_anthropics_client_is_known_by_its_key(tmp_path: Path) -> None:
     found = run_loop(through(AccessFolder(tmp_path), use))
 
     assert found == [salt_of("acme"), salt_of("zeta")]
+
+
+@pytest.mark.parametrize("num_bytes", [2, 100_000], ids=["short", "refused-before-it-is-read"])
+def test_anthropics_client_understands_why_not(tmp_path: Path, num_bytes: int) -> None:
+    messages: list[Any] = [{"role": "user", "content": "x" * num_bytes}]
+
+    def use(port: int) -> tuple[Any, Any]:
+        url = f"http://127.0.0.1:{port}"
+        wrong = anthropic.Anthropic(base_url=url, api_key="sk-wrong", max_retries=0)
+        with wrong as client, pytest.raises(anthropic.AuthenticationError) as denied:
+            client.messages.create(model="m", max_tokens=1, messages=messages)
+        with anthropic.Anthropic(base_url=url, api_key=ZETA, max_retries=0) as client:
+            client.messages.create(model="m", max_tokens=1, messages=MESSAGES)
+            with pytest.raises(anthropic.RateLimitError) as limited:
+                client.messages.create(model="m", max_tokens=1, messages=MESSAGES)
+        return denied.value.body, limited.value.body
+
+    denied, limited = run_loop(through(AccessFolder(tmp_path, LIMITS), use))
+
+    assert (denied["type"], denied["error"]["type"]) == ("error", "authentication_error")
+    assert (limited["type"], limited["error"]["type"]) == ("error", "rate_limit_error")
