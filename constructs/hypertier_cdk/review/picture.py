@@ -120,7 +120,8 @@ def _boxes(assembly: Assembly) -> Iterator[Box]:
     if hooks:
         # Lambda's own network, unless the function was put into the VPC.
         x = 900 if all(hook.get("VpcConfig") for hook in hooks) else _OUTSIDE
-        yield Box("hook", x, 200, "Hook (Lambda)", ("steps the replicas",))
+        stepped = sorted(str(hook.get("Environment", "Variables", "DEPLOYMENT")) for hook in hooks)
+        yield Box("hook", x, 200, "Hook (Lambda)", tuple(f"steps {name}" for name in stepped)[:3])
 
 
 def _component(deployment: dict[str, object]) -> str:

@@ -107,6 +107,24 @@ def test_a_verification_is_drawn_with_how_often_it_comes() -> None:
     assert "a prompt, twice" in picture
 
 
+def test_the_picture_says_which_engines_are_stepped() -> None:
+    hooks = {
+        role.capitalize(): {
+            "Type": "AWS::Lambda::Function",
+            "Properties": {
+                "Handler": "replicas.handler.handler",
+                "Environment": {"Variables": {"DEPLOYMENT": f"llama-{role}"}},
+            },
+        }
+        for role in ("prefill", "decode")
+    }
+
+    whole = {"Resources": TEMPLATE["Resources"] | hooks}
+    picture = review_of("all", assembly_of({"all": whole}), "us-west-2").picture
+
+    assert picture.index("steps llama-decode") < picture.index("steps llama-prefill")
+
+
 def test_no_two_boxes_of_the_picture_lie_over_each_other() -> None:
     whole = {
         "Resources": TEMPLATE["Resources"]

@@ -20,6 +20,7 @@ from hypertier_cdk.schedules import SCHEDULED_TIME
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"
 CLOSED = ROOT / "examples" / "closed-network" / "deployment.yaml"
+DISAGGREGATED = ROOT / "examples" / "disaggregated" / "deployment.yaml"
 ADOPT = ROOT / "examples" / "adopt-existing" / "deployment.yaml"
 RUNG = json.loads((ROOT / "tests" / "events" / "cloudwatch-alarm-high.json").read_text(encoding="utf-8"))
 
@@ -191,6 +192,37 @@ def test_a_cache_alarm_that_rings_adds_a_replica(deployed: Any) -> None:
 
     assert (line["replicas_before"], line["replicas"]) == (3, 4)
     assert deployed.fake.deployments[key]["spec"]["replicas"] == 4
+
+
+@pytest.mark.parametrize(
+    ("role", "key", "expected"),
+    [
+        pytest.param("prefill", "high", {"prefill": 2, "decode": 4}, id="prompts wait"),
+        pytest.param("decode", "high", {"prefill": 1, "decode": 5}, id="KV cache is full"),
+        pytest.param("decode", "low", {"prefill": 1, "decode": 3}, id="KV cache is empty"),
+    ],
+)
+def test_an_alarm_of_one_role_that_rings_steps_its_engines_alone(
+    world: Any, role: str, key: str, expected: dict[str, int]
+) -> None:
+    deployment = load_deployment(DISAGGREGATED)
+    world.fake.nodes = [node(f"node-of-{group.name}", group.name) for group in deployment.instance_groups]
+    world.emulator.deploy(example_folder(DISAGGREGATED))
+    for each, replicas in (("prefill", 1), ("decode", 4)):
+        world.fake.create_deployment("inference", f"llama-70b-{each}", replicas=replicas)
+    (name,) = [
+        made.ref
+        for resource, made in world.emulator.resources("AWS::CloudWatch::Alarm")
+        if resource.properties.get("AlarmName", "").endswith(f"-{key}")
+        and f"llama-70b {role}" in resource.properties["AlarmDescription"]
+    ]
+    event = json.loads(json.dumps(RUNG).replace("contracts-l1-high", name))
+    event["alarmData"]["state"]["timestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000+0000")
+
+    world.emulator.ring(name, event)
+
+    found = {name: each["spec"]["replicas"] for (_, name), each in world.fake.deployments.items()}
+    assert found == {f"llama-70b-{each}": replicas for each, replicas in expected.items()}
 
 
 def test_a_schedule_s_moment_brings_its_replicas_and_a_late_one_takes_none_away(world: Any) -> None:
