@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fakes_manifests import REMOVED
 from rule_cases.case import PROMETHEUS, SCALED, SELFHOSTED, Case
+from rule_cases.disaggregation import PD
 
 CLOUDWATCH = {
     "namespace": "AWS/SageMaker",
@@ -16,6 +19,14 @@ CLOUDWATCH = {
 CW_SCALED = {"minReplicaCount": 1, "maxReplicaCount": 3, "cloudWatchTrigger": CLOUDWATCH}
 
 DAY = {"name": "day", "cron": "cron(0 8 ? * MON-FRI *)", "minReplicas": 1}
+
+
+def exported(*dimensions: str) -> dict[str, Any]:
+    """A scaler by one of the exporter's series, under these dimensions."""
+    named = [{"name": name, "value": "x"} for name in dimensions]
+    trigger = {**CLOUDWATCH, "namespace": "Hypertier", "metricName": "QueuedRequests", "dimensions": named}
+    return {**CW_SCALED, "cloudWatchTrigger": trigger}
+
 
 CASES = [
     Case(
@@ -63,6 +74,21 @@ CASES = [
         "spec.autoScalingSpec",
         {"spec.replicas": 2},
         deployment={**SELFHOSTED, "scaling": {"schedules": [DAY]}},
+    ),
+    Case(
+        "exporter-dimensions",
+        {"spec.autoScalingSpec": exported("Endpoint", "Role")},
+        "spec.autoScalingSpec.cloudWatchTrigger.dimensions",
+        {"spec.autoScalingSpec": exported("Endpoint")},
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "exporter-dimensions",
+        {"spec.pdSpec": {**PD, "autoScalingSpec": {"prefillAutoScaling": exported("Endpoint")}}},
+        "spec.pdSpec.autoScalingSpec.prefillAutoScaling.cloudWatchTrigger.dimensions",
+        {"spec.pdSpec": {**PD, "autoScalingSpec": {"prefillAutoScaling": exported("Role", "Endpoint")}}},
+        deployment=SELFHOSTED,
+        name="of a role",
     ),
     Case(
         "hook-and-autoscaling",

@@ -13,8 +13,6 @@ from hypertier.spec.lint import lint_files
 
 REFERENCE = Path(__file__).parents[3] / "examples" / "reference"
 ARGS = ["/opt/ml/model", "--served-model-name", "L", "--tensor-parallel-size", "8"]
-AMP = "https://aps-workspaces.us-west-2.amazonaws.com/workspaces/ws-0a1b2c3d"
-SCALED = {"prometheusTrigger": {"serverAddress": AMP, "query": "x", "targetValue": 5}}
 
 
 def write(folder: Path, manifest: dict[str, Any], deployment: dict[str, Any]) -> str:
@@ -54,7 +52,6 @@ def write(folder: Path, manifest: dict[str, Any], deployment: dict[str, Any]) ->
             id="variable",
         ),
         pytest.param({"metadata.name": "7b-model"}, {}, "metadata.name", id="name"),
-        pytest.param({"spec.autoScalingSpec": SCALED}, {}, "scaling.max", id="two-owners"),
         pytest.param({}, {"routing": {"modelAliases": {"a": "b"}}}, "routing.modelAliases.a", id="alias"),
     ],
 )
@@ -65,9 +62,7 @@ def test_what_render_would_refuse_is_an_error_at_its_place(
 
     (error,) = [finding for finding in report.findings if finding.severity == "error"]
     assert (error.rule, error.path, error.line > 0) == ("not-rendered", path, True)
-    assert error.file.endswith(
-        "deployment.yaml" if path.startswith(("scaling", "routing")) else "llama-70b.yaml"
-    )
+    assert error.file.endswith("deployment.yaml" if path.startswith("routing") else "llama-70b.yaml")
 
 
 def test_it_is_said_in_korean_too(tmp_path: Path) -> None:

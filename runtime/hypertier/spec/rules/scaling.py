@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from hypertier.exporter.metrics import DIMENSION, NAMESPACE, ROLE_DIMENSION, SERIES
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import MODELS, Edit, Hit, fixed, hit, rule, suggested, unset
+from hypertier.spec.rules.rule import MODELS, UNSET, Edit, Hit, fixed, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.said import Said
 from hypertier.spec.scaling import WHOLE, setting_of
@@ -20,6 +21,7 @@ PREFILL = path("spec.pdSpec.autoScalingSpec.prefillAutoScaling")
 AMP_ADDRESS = r"https://aps-workspaces\.[a-z0-9.-]+\.amazonaws\.com/workspaces/ws-[A-Za-z0-9-]+"
 OWN_METRICS = re.compile(r"\b(vllm|lmcache|sglang):|\bmodel_(invocations|concurrent|latency|ttfb|errors)")
 STANDARD_PERIOD_SECONDS = 60
+EXPORTED = frozenset(series.name for series in SERIES)
 
 
 def _scalings(subject: Subject) -> list[Path]:
@@ -86,6 +88,33 @@ def cloudwatch_endpoint_name(subject: Subject) -> Iterator[Hit]:
                 yield hit(
                     place, endpoint=Said("none, as endpointName is not set", "없음(endpointName 미설정)")
                 )
+
+
+@rule(
+    "exporter-dimensions",
+    "warning",
+    source=sources.HYPERTIER,
+    en="{path} are {got}; expected {expected}, under which the exporter writes {metric}: there is nothing "
+    "under others",
+    ko="{path} 값이 {got}입니다. exporter는 {metric}을(를) {expected} 차원으로 기록하므로 다른 차원에는 값이 "
+    "없습니다",
+)
+def exporter_dimensions(subject: Subject) -> Iterator[Hit]:
+    if subject.by_operator:
+        return
+    expected = [DIMENSION, *([ROLE_DIMENSION] if subject.manifest.mapping("spec.pdSpec") else [])]
+    for where, trigger in _triggers(subject, "cloudWatch"):
+        metric, dimensions = trigger.get("metricName"), trigger.get("dimensions")
+        if (
+            trigger.get("namespace") != NAMESPACE
+            or metric not in EXPORTED
+            or not isinstance(dimensions, list)
+        ):
+            continue
+        names = [str(entry.get("name")) for entry in dimensions if isinstance(entry, dict)]
+        if sorted(names) != expected:
+            said = {"got": ", ".join(names) or UNSET, "expected": ", ".join(expected)}
+            yield hit((*where, "dimensions"), metric=metric, **said)
 
 
 @rule(
