@@ -302,8 +302,9 @@ class DrippingRelay(TlsRelay):
     """Takes a little of what it is sent every now and then, and so is never quite stuck."""
 
     def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
-        while not answers and source.recv(64 * 1024):
-            self._over.wait(0.1)
+        with contextlib.suppress(OSError):
+            while not answers and source.recv(64 * 1024):
+                self._over.wait(0.1)
         super()._pump(source, sink, answers)
 
 
