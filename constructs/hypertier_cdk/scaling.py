@@ -34,8 +34,9 @@ from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 from hypertier_cdk.schedules import BoundsSchedules
 from hypertier_cdk.security_groups import carry_group_of
 
-# High and low. What waits is of each replica, as for prefill workers of NVIDIA's Dynamo (load-based planner):
-# https://docs.nvidia.com/dynamo/v-0-8-0/additional-resources/load-planner (read 2026-12-02)
+# High and low. What waits: NVIDIA's Dynamo has the same numbers for its one queue of all prefill workers (read
+# 2026-12-02); here each replica has its own. https://github.com/ai-dynamo/dynamo/blob/
+# fa6702c831ef34f9b9169bce262b90567fb73432/components/planner/src/dynamo/planner/defaults.py
 THRESHOLDS = {
     KV_CACHE_USAGE_RATIO.name: (0.9, 0.4),
     L1_USAGE_RATIO.name: (0.9, 0.4),
