@@ -34,9 +34,9 @@ from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 from hypertier_cdk.schedules import BoundsSchedules
 from hypertier_cdk.security_groups import carry_group_of
 
-# High and low. What waits: NVIDIA's Dynamo has the same numbers for its one queue of all prefill workers (read
-# 2026-12-02); here each replica has its own. https://github.com/ai-dynamo/dynamo/blob/
-# fa6702c831ef34f9b9169bce262b90567fb73432/components/planner/src/dynamo/planner/defaults.py
+# High and low. What waits for each replica: numbers that NVIDIA's Dynamo has for its one queue of all prefill
+# workers, in components/planner/src/dynamo/planner/defaults.py of
+# https://github.com/ai-dynamo/dynamo/tree/fa6702c831ef34f9b9169bce262b90567fb73432 (read 2026-12-02)
 THRESHOLDS = {
     KV_CACHE_USAGE_RATIO.name: (0.9, 0.4),
     L1_USAGE_RATIO.name: (0.9, 0.4),
