@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.lint import lint_files
 from hypertier.spec.roles import least_replicas, roles_of
 from hypertier.spec.scaling import Bounds, Scaling
+from hypertier.spec.schedules import ScalingSchedule
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -60,6 +63,37 @@ def test_bounds_of_engines_that_do_both_are_refused_where_every_endpoint_has_two
         ConfigError, match=r"scaling\.max is 2; expected 1, .* scaling\.prefill and scaling\.decode"
     ):
         replace(example("disaggregated"), scaling=Scaling(max=2))
+
+
+def test_schedules_are_refused_where_every_endpoint_has_two_kinds() -> None:
+    night = ScalingSchedule(name="night", cron="cron(0 20 ? * * *)", min_replicas=1)
+
+    with pytest.raises(
+        ConfigError, match=r"scaling\.schedules is .*night.*; expected none: every endpoint has a"
+    ):
+        replace(example("disaggregated"), scaling=Scaling(schedules=(night,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "scaling", "path"),
+    [
+        pytest.param("reference", {"prefill": {"max": 2}}, "scaling.prefill", id="a role that nobody has"),
+        pytest.param("disaggregated", {"max": 2}, "scaling.max", id="engines that nobody has"),
+        pytest.param("disaggregated", {"decode": {"min": 0}}, "scaling.decode.min", id="none left"),
+    ],
+)
+def test_lint_names_them_at_their_place(
+    name: str, scaling: dict[str, Any], path: str, tmp_path: Path
+) -> None:
+    manifest = EXAMPLES / name / "llama-70b.yaml"
+    written = yaml.safe_load((EXAMPLES / name / "deployment.yaml").read_text(encoding="utf-8"))
+    file = tmp_path / "deployment.yaml"
+    (tmp_path / manifest.name).write_text(manifest.read_text(encoding="utf-8"), encoding="utf-8")
+    file.write_text(yaml.safe_dump({**written, "scaling": scaling}), encoding="utf-8")
+
+    found = [finding for finding in lint_files([str(file)]).findings if finding.severity == "error"]
+
+    assert [(finding.rule, finding.path) for finding in found] == [("setting", path)]
 
 
 def test_endpoints_of_both_sorts_have_bounds_of_their_own() -> None:
