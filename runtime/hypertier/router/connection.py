@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -17,6 +18,9 @@ MAX_LINGER_BYTES: Final = 4 * 1024 * 1024
 LINGER_TICKS: Final = 3
 # While the router drains. A client sends on a new connection at once, and few ask anew where that is closed.
 NEW_TICKS: Final = 1
+# Of Linux: the first byte of TCP_INFO is a state of include/net/tcp_states.h.
+_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+_ESTABLISHED: Final = 1
 
 
 class Owner(Protocol):
@@ -212,7 +216,10 @@ class ClientConnection:
             self._serve()
 
     def eof_received(self) -> bool:
-        return False  # a client that ends its side wants no answer; engines and other proxies see it so, too
+        # A client that ends its side wants no answer; engines and other proxies see it so, too.
+        if self.exchange is not None:
+            self.abort()  # a close would wait until the client has read what was written
+        return False
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -240,7 +247,9 @@ class ClientConnection:
         """Once a tick: end what has taken too long."""
         tick = self._owner.tick
         silent = tick - self._last_tick
-        if self._lingering_since is not None:
+        if self._reading_paused and self._has_left():
+            self.abort()
+        elif self._lingering_since is not None:
             if tick - self._lingering_since > LINGER_TICKS:
                 self.abort()
         elif self._writing_paused:
@@ -296,6 +305,17 @@ class ClientConnection:
     def _is_open(self) -> bool:
         transport = self._transport
         return transport is not None and not transport.is_closing() and self._lingering_since is None
+
+    def _has_left(self) -> bool:
+        """The client ended its side, or the connection: where nothing is read, the kernel alone has heard."""
+        if self._transport is None or _TCP_INFO is None:
+            return False
+        sock = self._transport.get_extra_info("socket")
+        try:
+            state: int = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0]
+        except OSError:
+            return True
+        return state != _ESTABLISHED
 
     def _end_request(self) -> None:
         request, self._request = self._request, None

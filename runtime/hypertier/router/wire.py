@@ -4,8 +4,8 @@ Requests in the plain form are read by `plain`, all others by httptools (llhttp 
 refuses what makes two parsers disagree: both `Content-Length` and `Transfer-Encoding`, repeated or malformed
 lengths, bare CR or LF, folded lines, spaces before the colon, control characters. This file adds what llhttp
 lets pass and a proxy must not: other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a
-missing or repeated `Host`, a target with a fragment, CONNECT. An offered upgrade is declined by serving the
-request without it, its body included.
+missing or repeated `Host`, a target with a fragment, CONNECT, WebSockets. Another upgrade that is offered is
+declined by serving the request without it, its body included.
 """
 
 from __future__ import annotations
@@ -485,6 +485,8 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
         return Refusal(505, f"HTTP/{version} is not served; use HTTP/1.1", "http_version")
     if request.method == b"CONNECT":
         return Refusal(501, "this router does not tunnel: CONNECT is not served", "not_implemented")
+    if b"websocket" in fields.get(b"upgrade", b"").lower():  # without it, such a request is of no use
+        return Refusal(501, "this router carries no WebSockets: ask an engine itself", "not_implemented")
     if b"#" in request.target:  # RFC 9112 section 3.2 has none; httptools, and so uvicorn, cuts it off
         return Refusal(400, "a request's target has no fragment", "malformed_request")
     coding = fields.get(b"transfer-encoding")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import cast
@@ -25,6 +26,7 @@ from fakes_engine import (
 )
 from fakes_router import routed
 
+from hypertier.router.connection import MAX_AHEAD_BYTES
 from hypertier.router.replicas import State
 from hypertier.router.strategies import Strategy
 
@@ -138,6 +140,58 @@ def test_client_that_goes_away_before_the_first_byte_takes_its_request_with_it()
     in_flight = run_loop(act())
 
     assert in_flight == 0
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="only Linux tells")
+@pytest.mark.parametrize("ends_its_side", [False, True])
+def test_client_that_sent_much_ahead_and_goes_away_takes_its_request_with_it(ends_its_side: bool) -> None:
+    async def never(request: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def act() -> tuple[int, int]:
+        engine = FakeEngine(never)
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            await eventually(lambda: bool(engine.received))
+            client.send(post(CHAT, b"x" * 2 * MAX_AHEAD_BYTES))
+            (connection,) = router.connections
+            await eventually(lambda: connection._reading_paused)
+            router.front.sweep()
+            assert engine.num_disconnects == 0
+            if ends_its_side:
+                client.writer.write_eof()
+            else:
+                client.close()
+            while engine.num_disconnects == 0:
+                router.front.sweep()
+                await asyncio.sleep(0.002)
+            return router.replicas.in_flight, router.budget.held_bytes
+
+    assert run_loop(act()) == (0, 0)
+
+
+def test_client_that_reads_nothing_and_ends_its_side_takes_its_request_with_it() -> None:
+    async def pour(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(SSE_HEAD)
+        while True:
+            writer.write(event("x" * 65536))
+            await writer.drain()
+
+    async def act() -> int:
+        engine = FakeEngine(pour)
+        async with routed(engine) as router:
+            client = await RawClient.connect(router.port)
+            client.writer.transport.pause_reading()
+            client.send(post(CHAT, BODY))
+            await eventually(lambda: bool(router.connections))
+            (connection,) = router.connections
+            await eventually(lambda: connection._writing_paused)
+            client.writer.write_eof()
+            await eventually(lambda: not router.connections)
+            return router.replicas.in_flight
+
+    assert run_loop(act()) == 0
 
 
 def test_slow_client_stops_the_engine_from_sending() -> None:
