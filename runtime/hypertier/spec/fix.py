@@ -113,14 +113,34 @@ def _is_json(text: str) -> bool:
 
 
 def _edits_by_document(findings: Iterable[Finding]) -> Mapping[int, list[Edit]]:
-    """Each edit once, renames and moves first: a value may be set below the name that a field gets."""
+    """Each edit once, renames and moves first.
+
+    What would be set or removed where one of these leads is left for the next round of linting: it was found
+    without what the author wrote there, under another name.
+    """
     order = {"rename": 0, "move": 1, "remove": 2, "set": 3}
     edits: dict[int, list[Edit]] = defaultdict(list)
     for finding in findings:
         for edit in finding.edits:
             if edit not in edits[finding.document]:
                 edits[finding.document].append(edit)
-    return {document: sorted(found, key=lambda edit: order[edit.action]) for document, found in edits.items()}
+    return {
+        document: sorted(
+            (edit for edit in found if not _overlaps(edit, found)), key=lambda edit: order[edit.action]
+        )
+        for document, found in edits.items()
+    }
+
+
+def _overlaps(edit: Edit, others: Iterable[Edit]) -> bool:
+    """Whether it sets or removes something at, above or below where a rename or a move leads."""
+    if edit.action not in ("set", "remove"):
+        return False
+    targets = [(*other.where[:-1], other.value) for other in others if other.action == "rename"]
+    targets += [other.value for other in others if other.action == "move"]
+    return any(
+        edit.where[: len(target)] == target or target[: len(edit.where)] == edit.where for target in targets
+    )
 
 
 def _round_trip(text: str) -> YAML:

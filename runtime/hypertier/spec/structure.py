@@ -20,6 +20,10 @@ from hypertier.spec.tree import Path
 FaultKind = Literal["unknown", "missing", "type", "choice", "pattern", "range", "since", "alpha"]
 
 
+OF_KUBERNETES = {"env": "environmentVariables"}
+"""Names that a pod's fields have in Kubernetes, and those that the same fields have in a manifest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One thing wrong at `where`; `expected` says what works.
@@ -128,10 +132,12 @@ def converted(hint: Any, value: Any) -> Any:
 
 
 def _unknown(cls: type, root: type, key: str, value: Any, here: Path) -> Fault:
-    sibling = nearest(key, fields_by_name(cls))
+    names = fields_by_name(cls)
+    sibling = OF_KUBERNETES[key] if OF_KUBERNETES.get(key) in names else nearest(key, names)
     if sibling is not None:
         return Fault("unknown", here, ", ".join(fields_by_name(cls)), rename=sibling)
     elsewhere = [place for place in places_of(root, key) if place != here and _fits(root, place, value)]
+    elsewhere = [place for place in elsewhere if place[-1] == key] or elsewhere
     move = elsewhere[0] if len(elsewhere) == 1 else None
     return Fault("unknown", here, ", ".join(fields_by_name(cls)), move=move)
 

@@ -112,6 +112,35 @@ def test_comments_order_and_quotes_are_kept() -> None:
     assert list(yaml.safe_load(after)["spec"])[:3] == ["worker", "kvCacheSpec", "modelName"]
 
 
+@pytest.mark.parametrize("name", ["environmentVariable", "environment_variables", "env"])
+def test_what_stands_under_another_name_is_kept_when_more_is_set_there(name: str) -> None:
+    variables = [{"name": "HF_HOME", "value": "/tmp"}]
+    manifest = changed(endpoint(), {"spec.worker.environmentVariables": variables})
+    manifest["spec"]["kvCacheSpec"] = {
+        "enableL2Cache": True,
+        "l2CacheSpec": {"l2CacheBackend": "tieredstorage"},
+    }
+    text = yaml.safe_dump(manifest).replace("environmentVariables:", f"{name}:")
+
+    after = yaml.safe_load(repaired(text))
+
+    assert after["spec"]["worker"]["environmentVariables"] == [
+        *variables,
+        {"name": "PYTHONHASHSEED", "value": "0"},
+    ]
+
+
+def test_what_belongs_elsewhere_by_its_own_name_is_moved_there() -> None:
+    manifest = endpoint()
+    manifest["spec"].pop("kvCacheSpec", None)
+    manifest["kvCacheSpec"] = {"enableL1Cache": True}
+
+    after = yaml.safe_load(repaired(yaml.safe_dump(manifest)))
+
+    assert after["spec"]["kvCacheSpec"]["enableL1Cache"] is True
+    assert "kvCacheSpec" not in after
+
+
 def test_what_follows_from_the_manifest_is_mended() -> None:
     after = yaml.safe_load(repaired(COMMENTED))["spec"]
 
