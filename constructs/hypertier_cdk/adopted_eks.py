@@ -14,6 +14,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec.cluster import OIDC_PROVIDER_ARN, OIDC_PROVIDER_FORM
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.eks import kubectl_layer
+from hypertier_cdk.forms import AddonName, EksName, KubernetesVersion, Namespace, SecurityGroupId
 from hypertier_cdk.nag import accept_what_cdk_builds
 from hypertier_cdk.network import Network
 
@@ -39,12 +40,12 @@ class EksCluster(Construct):
         construct_id: str,
         *,
         network: Network,
-        cluster_name: str,
-        kubernetes_version: str,
-        security_group_id: str,
+        cluster_name: EksName,
+        kubernetes_version: KubernetesVersion,
+        security_group_id: SecurityGroupId,
         oidc_provider_arn: str | None = None,
-        existing_addons: Sequence[str] = (),
-        existing_namespaces: Sequence[str] = (),
+        existing_addons: Sequence[AddonName] = (),
+        existing_namespaces: Sequence[Namespace] = (),
     ) -> None:
         super().__init__(scope, construct_id)
         if (
@@ -101,12 +102,12 @@ class EksCluster(Construct):
         construct_id: str,
         *,
         network: Network,
-        cluster_name: str,
-        kubernetes_version: str,
-        security_group_id: str,
+        cluster_name: EksName,
+        kubernetes_version: KubernetesVersion,
+        security_group_id: SecurityGroupId,
         oidc_provider_arn: str | None = None,
-        existing_addons: Sequence[str] = (),
-        existing_namespaces: Sequence[str] = (),
+        existing_addons: Sequence[AddonName] = (),
+        existing_namespaces: Sequence[Namespace] = (),
     ) -> EksCluster:
         """The EKS cluster `cluster_name` in `network`, as `aws eks describe-cluster` tells of it.
 

@@ -10,6 +10,7 @@ from constructs import Construct
 from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import DECODE
 from hypertier_cdk.arguments import checked
+from hypertier_cdk.forms import ObjectName, Replicas
 from hypertier_cdk.metrics import ROLES, endpoint_metric
 from hypertier_cdk.scaling import CacheUtilizationScaling
 
@@ -36,8 +37,8 @@ class EndpointAlarms(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        endpoint: str,
-        replicas: int | Mapping[str, int],
+        endpoint: ObjectName,
+        replicas: Replicas | Mapping[str, Replicas],
         cached: bool,
         scalings: Sequence[CacheUtilizationScaling] = (),
         verify_minutes: int | None = None,

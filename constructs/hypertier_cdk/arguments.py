@@ -81,7 +81,7 @@ def check_fields(values: Any, prefix: str) -> None:
 
 @functools.cache
 def _hints(owner: Callable[..., Any]) -> dict[str, Any]:
-    return typing.get_type_hints(owner)
+    return typing.get_type_hints(owner, include_extras=True)
 
 
 def check_image(setting: str, image: str | None) -> None:
@@ -105,11 +105,14 @@ def _fits(value: Any, hint: Any) -> bool:
         return True
     if hint is None or hint is types.NoneType:
         return value is None
+    if origin is typing.Annotated:
+        return _fits(value, inner[0]) and all(form.admits(value) for form in inner[1:])
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, option) for option in inner)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(
-            _fits(key, inner[0]) and (entry == "" or _fits(entry, inner[1])) for key, entry in value.items()
+            _fits(key, inner[0]) and ((entry == "" and inner[1] is str) or _fits(entry, inner[1]))
+            for key, entry in value.items()
         )
     if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
         return isinstance(value, list | tuple) and all(_fits(entry, inner[0]) for entry in value)
@@ -138,6 +141,8 @@ def _words(hint: Any) -> str:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint is types.NoneType:
         return "None"
+    if origin is typing.Annotated:
+        return " and ".join(form.expected for form in inner[1:])
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(_words, inner)))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):

@@ -19,6 +19,7 @@ from hypertier.errors import ConfigError
 from hypertier.planning.store import RESERVED_MEMORY_PERCENT, plan_store
 from hypertier_cdk.adopted_store import AdoptedCacheStore
 from hypertier_cdk.arguments import checked
+from hypertier_cdk.forms import KeyArn, SecretArn
 from hypertier_cdk.metrics import MINUTE
 from hypertier_cdk.nag import accept
 from hypertier_cdk.plain import resource
@@ -185,7 +186,7 @@ class CacheStore(Construct):
     @staticmethod
     @checked
     def from_cache_store_attributes(
-        scope: Construct, construct_id: str, *, url: str, secret_arn: str, key_arn: str | None = None
+        scope: Construct, construct_id: str, *, url: str, secret_arn: SecretArn, key_arn: KeyArn | None = None
     ) -> AdoptedCacheStore:
         """The Valkey store at `url` (`rediss://HOST:PORT`), as it is, in the VPC or in a network beside it.
 

@@ -22,6 +22,7 @@ from hypertier_cdk.adopted_eks import EksCluster
 from hypertier_cdk.arguments import check_image, checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.eks import new_eks_cluster
+from hypertier_cdk.forms import AddonName, AddonVersion, HyperPodName, SecurityGroupId
 from hypertier_cdk.instance_group import InstanceGroup
 from hypertier_cdk.lifecycle_scripts import LifecycleScripts, located
 from hypertier_cdk.manifest import new_manifest
@@ -64,7 +65,7 @@ class HyperPodCluster(ClusterBase):
         tiered_storage: TieredStorage | None = None,
         autoscaling: bool = False,
         api_cidrs: Sequence[str] | None = None,
-        addon_versions: Mapping[str, str] | None = None,
+        addon_versions: Mapping[AddonName, AddonVersion] | None = None,
         nvidia_plugin_image: str | None = None,
         efa_plugin_image: str | None = None,
         health_agent_image: str | None = None,
@@ -219,9 +220,9 @@ class HyperPodCluster(ClusterBase):
         *,
         network: Network,
         eks_cluster: EksCluster,
-        cluster_name: str,
+        cluster_name: HyperPodName,
         cluster_arn: str,
-        node_security_group_id: str,
+        node_security_group_id: SecurityGroupId,
     ) -> ClusterBase:
         """The HyperPod cluster `cluster_name` on `eks_cluster`, both as they are.
 

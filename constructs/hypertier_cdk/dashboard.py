@@ -21,6 +21,7 @@ from hypertier.exporter.metrics import (
 )
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cache_store import CacheStore
+from hypertier_cdk.forms import ObjectName
 from hypertier_cdk.metrics import NAMESPACE, ROLES, dimensions
 from hypertier_cdk.plain import resource
 from hypertier_cdk.scaling import QUEUE_EXPRESSION, CacheUtilizationScaling
@@ -54,7 +55,7 @@ class EndpointDashboard(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        endpoint: str,
+        endpoint: ObjectName,
         alarms: Sequence[cw.IAlarm] = (),
         roles: Sequence[str] = (),
         store: CacheStore | None = None,

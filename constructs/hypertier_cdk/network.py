@@ -17,6 +17,7 @@ from hypertier.catalog.zones import MIN_ZONES, USUAL_ZONES, ZONE_ID, filled_up
 from hypertier.errors import ConfigError
 from hypertier.spec.cluster import check_cidr
 from hypertier_cdk.arguments import checked
+from hypertier_cdk.forms import SubnetId, VpcId, ZoneName
 from hypertier_cdk.images import images_of, is_reachable_image
 from hypertier_cdk.nag import accept
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies
@@ -95,9 +96,9 @@ class Network(Construct):
         scope: Construct,
         construct_id: str,
         *,
-        vpc_id: str,
-        availability_zones: Sequence[str],
-        private_subnet_ids: Sequence[str],
+        vpc_id: VpcId,
+        availability_zones: Sequence[ZoneName],
+        private_subnet_ids: Sequence[SubnetId],
         private_subnet_cidrs: Sequence[str] = (),
         vpc_cidrs: Sequence[str] = (),
         availability_zone_ids: Sequence[str] = (),

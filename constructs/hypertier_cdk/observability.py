@@ -15,6 +15,7 @@ from hypertier.errors import ConfigError
 from hypertier_cdk.addons import new_addon
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cluster_base import ClusterBase
+from hypertier_cdk.forms import AddonVersion
 from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 
@@ -59,7 +60,7 @@ class Observability(Construct):
         cluster: ClusterBase,
         metrics: Mapping[str, str] | None = None,
         logs: bool = True,
-        addon_version: str | None = None,
+        addon_version: AddonVersion | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         chosen = dict(DEFAULT_METRICS if metrics is None else metrics)

@@ -27,6 +27,7 @@ from hypertier.spec.schedules import ScalingSchedule, check_schedules
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.assets import package_asset
 from hypertier_cdk.cluster_base import ClusterBase
+from hypertier_cdk.forms import AlarmMinutes, Namespace, ObjectName, Replicas
 from hypertier_cdk.metrics import MINUTE, ROLES, endpoint_metric
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
 from hypertier_cdk.plain import resource
@@ -65,17 +66,17 @@ class CacheUtilizationScaling(Construct):
         construct_id: str,
         *,
         cluster: ClusterBase,
-        endpoint: str,
-        namespace: str,
-        deployment: str,
-        min_replicas: int,
-        max_replicas: int,
+        endpoint: ObjectName,
+        namespace: Namespace,
+        deployment: ObjectName,
+        min_replicas: Replicas,
+        max_replicas: Replicas,
         role: str | None = None,
         metric: str | None = None,
         high: float | None = None,
         low: float | None = None,
-        high_minutes: int = 3,
-        low_minutes: int = 30,
+        high_minutes: AlarmMinutes = 3,
+        low_minutes: AlarmMinutes = 30,
         cooldown: cdk.Duration | None = None,
         schedules: Sequence[ScalingSchedule] = (),
         dry_run: bool = False,
@@ -89,7 +90,9 @@ class CacheUtilizationScaling(Construct):
         check_schedules(schedules, min_replicas, max_replicas)
         self.role, self.metric, self.high, self.low = role, metric, high, low
         stack = cdk.Stack.of(self)
-        cooldown = cooldown or cdk.Duration.minutes(10)
+        cooldown_seconds = cooldown.to_seconds(integral=False) if cooldown else 600
+        if not float(cooldown_seconds).is_integer():
+            raise ConfigError("cooldown", f"{cooldown_seconds:g} seconds", "whole seconds")
 
         # Known before the alarms exist: the function must know their names, and they the function.
         prefix = cdk.Names.unique_resource_name(self, max_length=80, separator="-")
@@ -138,7 +141,7 @@ class CacheUtilizationScaling(Construct):
                 "DEPLOYMENT": deployment,
                 "MIN_REPLICAS": str(min_replicas),
                 "MAX_REPLICAS": str(max_replicas),
-                "COOLDOWN_SECONDS": str(cooldown.to_seconds()),
+                "COOLDOWN_SECONDS": str(int(cooldown_seconds)),
                 "HIGH_ALARM": names["high"],
                 "LOW_ALARM": names["low"],
                 "DRY_RUN": "true" if dry_run else "false",

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -214,7 +214,80 @@ def test_another_way_to_make_one_is_no_way_round(call: Any, setting: str) -> Non
     assert refused.value.setting == setting
 
 
-@pytest.mark.parametrize("image", ["", "a b", "bild-ü:1"])
+def formed(hint: Any) -> Iterator[Callable[[Any], Any]]:
+    """How a value stands in an argument of that kind, for each part of it that has a form."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        yield lambda value: value
+    elif origin in (typing.Union, types.UnionType):
+        for option in inner:
+            yield from formed(option)
+    elif origin is not None and issubclass(origin, Mapping):
+        yield from ((lambda value, put=put: {put(value): "v1.2.3"}) for put in formed(inner[0]))
+        yield from ((lambda value, put=put: {"vpc-cni": put(value)}) for put in formed(inner[1]))
+    elif origin is not None and issubclass(origin, Sequence):
+        yield from ((lambda value, put=put: [put(value)]) for put in formed(inner[0]))
+
+
+def with_form() -> Iterator[Any]:
+    makers = {make.__qualname__: make for make in FACTORIES} | {name: PUBLIC[name] for name in CONSTRUCTS}
+    for name, make in makers.items():
+        function = make.__init__ if isinstance(make, type) else make
+        for setting, hint in typing.get_type_hints(function, include_extras=True).items():
+            for number, put in enumerate(formed(hint)):
+                is_number = "Number(" in str(hint)
+                yield pytest.param(make, setting, put, is_number, id=f"{name}-{setting}-{number}")
+
+
+FORMED = list(with_form())
+NO_NAMES = ("²\0 ${x}", "x" * 3000, "a b", "-", "$(date)", "a\nb", "a\n", "한국", "")
+
+
+@pytest.mark.parametrize(("make", "setting", "put", "is_number"), FORMED)
+def test_a_value_of_the_right_type_that_is_none_is_named(
+    make: Any, setting: str, put: Callable[[Any], Any], is_number: bool
+) -> None:
+    for value in (-1, 2**31, 10**30) if is_number else NO_NAMES:
+        with pytest.raises(ConfigError) as refused:
+            make(new_stack(), "It", **{setting: put(value)})
+        assert refused.value.setting == setting, value
+
+
+def test_a_text_that_is_known_at_deployment_alone_has_any_form() -> None:
+    token = cdk.Fn.import_value("theirs")
+
+    Network.from_vpc_attributes(
+        new_stack(),
+        "Network",
+        vpc_id=token,
+        availability_zones=[token, token],
+        private_subnet_ids=[token, token],
+    )
+
+
+def test_what_is_told_of_others_has_a_form() -> None:
+    named = {parameters.values[1] for parameters in FORMED}
+
+    assert {
+        "vpc_id",
+        "availability_zones",
+        "private_subnet_ids",
+        "cluster_name",
+        "kubernetes_version",
+        "security_group_id",
+        "existing_addons",
+        "existing_namespaces",
+        "addon_versions",
+        "node_security_group_id",
+        "secret_arn",
+        "key_arn",
+        "namespace",
+        "deployment",
+        "high_minutes",
+    } <= named
+
+
+@pytest.mark.parametrize("image", ["", "a b", "bild-ü:1", "-", "$(date)", "a:1:2", "a@sha256:1"])
 @pytest.mark.parametrize("setting", ["nvidia_plugin_image", "efa_plugin_image", "health_agent_image"])
 def test_an_image_that_no_registry_has_is_refused(setting: str, image: str) -> None:
     stack = new_stack()

@@ -320,6 +320,7 @@ def test_in_a_closed_network_the_function_stands_inside_and_reaches_the_kubernet
         pytest.param({"role": "decode", "high": 5.0}, "high, low", id="a queue's threshold for a ratio"),
         pytest.param({"low": 0.9, "high": 0.9}, "high, low", id="no gap"),
         pytest.param({"high": 90}, "high, low", id="percent"),
+        pytest.param({"cooldown": cdk.Duration.millis(5)}, "cooldown", id="less than a second"),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(options: dict[str, Any], setting: str) -> None:

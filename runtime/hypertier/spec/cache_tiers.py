@@ -17,7 +17,7 @@ from hypertier.tier.gate import MODES
 from hypertier.tier.settings import MOST_CONNECTIONS, TierSettings
 from hypertier.tier.tenants import LONGEST_TTL_SECONDS
 
-_SECRET_ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[!-~]{1,512}-\w{6}")
+SECRET_ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[!-~]{1,512}-\w{6}")
 SMALLEST_QUOTA_BYTES = 64 * 2**20
 LONGEST_TTL = "ten years at most"
 
@@ -94,7 +94,7 @@ class ExistingStore:
         if parse_l2_url(self.url, "cache.l2.existing.url").is_daemon:
             raise ConfigError("cache.l2.existing.url", self.url, "rediss://HOST:PORT or redis://HOST:PORT")
         for key, arn, form, like in (
-            ("secretArn", self.secret_arn, _SECRET_ARN, "secretsmanager:REGION:ACCOUNT:secret:NAME-SUFFIX"),
+            ("secretArn", self.secret_arn, SECRET_ARN, "secretsmanager:REGION:ACCOUNT:secret:NAME-SUFFIX"),
             ("keyArn", self.key_arn, KMS_KEY, "kms:REGION:ACCOUNT:key/ID"),
         ):
             if arn is not None and not form.fullmatch(arn):
@@ -183,7 +183,7 @@ class L2:
     def encryption_secret_arn(self) -> str | None:
         """The secret of Secrets Manager that holds the key, None where none of those does."""
         secret = self.encryption_secret
-        return secret if secret is not None and _SECRET_ARN.fullmatch(secret) else None
+        return secret if secret is not None and SECRET_ARN.fullmatch(secret) else None
 
     @property
     def bandwidth_bytes_per_second(self) -> int:

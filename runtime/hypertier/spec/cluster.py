@@ -17,8 +17,8 @@ KUBERNETES_VERSIONS_FORM = f"one that HyperPod supports: {', '.join(KUBERNETES_V
 CLUSTER_ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:cluster/[a-z0-9]{12}")
 OIDC_PROVIDER_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:oidc-provider/[!-~]{1,512}")
 OIDC_PROVIDER_FORM = "the ARN of a provider in IAM: arn:aws:iam::ACCOUNT:oidc-provider/HOST/id/ID"
-_EKS_NAME = re.compile(r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}")
-_ID = "-[0-9a-z]{1,40}"
+EKS_NAME = re.compile(r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}")
+AWS_ID = "-[0-9a-z]{1,40}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +72,22 @@ class ClusterAttributes:
         subnets = [("privateSubnetIds", subnet) for subnet in self.private_subnet_ids]
         zones = [("availabilityZones", zone) for zone in self.availability_zones]
         for key, given, form, expected in (
-            ("vpcId", self.vpc_id, f"vpc{_ID}", "the id of a VPC, vpc-…"),
-            *((key, subnet, f"subnet{_ID}", "ids of subnets, subnet-…") for key, subnet in subnets),
+            ("vpcId", self.vpc_id, f"vpc{AWS_ID}", "the id of a VPC, vpc-…"),
+            *((key, subnet, f"subnet{AWS_ID}", "ids of subnets, subnet-…") for key, subnet in subnets),
             *((key, zone, ZONE_NAME.pattern, "names of zones, such as us-west-2a") for key, zone in zones),
             (
                 "eksSecurityGroupId",
                 self.eks_security_group_id,
-                f"sg{_ID}",
+                f"sg{AWS_ID}",
                 "the id of a group, sg-…",
             ),
             (
                 "nodeSecurityGroupId",
                 self.node_security_group_id,
-                f"sg{_ID}",
+                f"sg{AWS_ID}",
                 "the id of a group, sg-…",
             ),
-            ("eksClusterName", self.eks_cluster_name, _EKS_NAME.pattern, "the name of an EKS cluster"),
+            ("eksClusterName", self.eks_cluster_name, EKS_NAME.pattern, "the name of an EKS cluster"),
             ("oidcProviderArn", self.oidc_provider_arn, OIDC_PROVIDER_ARN.pattern, OIDC_PROVIDER_FORM),
             ("arn", self.arn, CLUSTER_ARN.pattern, "the ARN of a HyperPod cluster, which ends in its id"),
         ):

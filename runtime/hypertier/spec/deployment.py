@@ -35,7 +35,11 @@ from hypertier.tier.transfer import NIXL_BACKENDS, check_backend
 
 API_VERSION = "hypertier.dev/v1"
 KIND = "Deployment"
-IMAGE = re.compile(r"[!-~]{1,512}")
+# https://github.com/distribution/reference (its grammar; read 2026-12-02)
+IMAGE = re.compile(
+    r"(?=[!-~]{1,512}\Z)[A-Za-z0-9][A-Za-z0-9._-]*((:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+)?"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
 IMAGE_FORM = "an image, such as registry.internal/engine:1.2"
 CONTROLLER_MODES = ("install", "existing")
 # What a kubectl function can log in to, and a closed network reach.
