@@ -34,6 +34,16 @@ CASES = [
     ),
     *(
         Case(
+            "argument-unknown",
+            {ARGS: [f"{dash}max-model-len", "8192"]},
+            f"{ARGS}[0]",
+            {ARGS: ["--max-model-len", "8192", "-tp", "1", "--seed", "-1"]},
+            name=name,
+        )
+        for name, dash in (("one dash", "-"), ("a typographer's dash", "\u2013"), ("another", "\u2014"))
+    ),
+    *(
+        Case(
             "argument-doubtful",
             {ARGS: ["--max-modle-len", "8192"], IMAGE: image},
             f"{ARGS}[0]",

@@ -13,6 +13,21 @@ CASES = [
         "spec.modelSourceConfig.fsxStorage",
     ),
     Case(
+        "model-location",
+        {"spec.modelSourceConfig.modelLocation": "s3://elsewhere/llama"},
+        "spec.modelSourceConfig.modelLocation",
+        {"spec.modelSourceConfig.modelLocation": "llama/s3"},
+    ),
+    Case(
+        "model-location",
+        {
+            "spec.modelSourceConfig.s3Storage.bucketName": "models",
+            "spec.modelSourceConfig.modelLocation": "s3://models/llama/",
+        },
+        "spec.modelSourceConfig.modelLocation",
+        name="in its bucket",
+    ),
+    Case(
         "model-source-unused",
         {"spec.modelSourceConfig.fsxStorage": {"fileSystemId": "fs-1"}},
         "spec.modelSourceConfig.fsxStorage",

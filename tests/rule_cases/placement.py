@@ -19,6 +19,21 @@ CASES = [
         kind=JUMPSTART,
         name="jumpstart",
     ),
+    *(
+        Case(
+            "resource-name",
+            {f'{LIMITS}"{wrong}"': 1},
+            f"{LIMITS}{wrong}",
+            {f'{LIMITS}"{right}"': 1},
+            name=wrong,
+        )
+        for wrong, right in (
+            ("nvidia.com/gpus", "nvidia.com/mig-1g.10gb"),
+            ("nvidia/gpu", "example.com/robot-arm"),
+            ("vpc.amazonaws.com/efas", "vpc.amazonaws.com/efa"),
+            ("memroy", "hugepages-2Mi"),
+        )
+    ),
     Case("instance-type-unknown", {"spec.instanceType": "ml.p5.48xlarg"}, "spec.instanceType"),
     Case("tensor-parallel-size", {f"{WORKER}args.2": "8"}, "spec.worker.args[2]"),
     Case(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from hypertier.catalog.vllm_options import OPTIONS, VERSIONS_READ
-from hypertier.spec.arguments import PLACES, find_option, option_name
+from hypertier.spec.arguments import PLACES, as_written, find_option, option_name
 from hypertier.spec.routing import ENGINE_TLS_ARGUMENTS
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.cache import vllm_version
@@ -17,6 +17,7 @@ from hypertier.spec.said import Said
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, path
 
+_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2212"  # what word processors make of -- among them
 _COUNT = (re.compile(r"[1-9][0-9]{0,5}"), Said("a whole number, 1 or more", "1 이상의 정수"))
 # Lengths may end with k, m, g or t, decimal in lower case.
 # https://docs.vllm.ai/en/latest/cli/ (read 2026-12-01)
@@ -111,6 +112,9 @@ def _starts_vllm(subject: Subject) -> bool:
 def _unknown_arguments(subject: Subject) -> Iterator[tuple[Path, object]]:
     """Where an option stands that no vLLM known here has, and what was probably meant."""
     for where, word in subject.engine_words():
+        bare = word.lstrip(_DASHES)
+        if word != bare and not word.startswith("--") and as_written(f"--{bare}") in OPTIONS:
+            yield where, did_you_mean(as_written(f"--{bare}"))
         name = option_name(word).partition(".")[0]
         if not name.startswith("--") or name in OPTIONS or "$" in word or PLACEHOLDER.search(word):
             continue

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import JUMPSTART, Edit, Hit, hit, rule, suggested
+from hypertier.spec.rules.rule import JUMPSTART, Edit, Hit, fixed, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject
 from hypertier.spec.tree import path
 
@@ -62,6 +62,25 @@ def model_source_unused(subject: Subject) -> Iterator[Hit]:
         if block != own and subject.manifest.has((*SOURCE, block)):
             where = (*SOURCE, block)
             yield Hit(where, None, (Edit("remove", where),), {"source": source})
+
+
+@rule(
+    "model-location",
+    "error",
+    source=sources.DEPLOY,
+    en="{path} is {got}; expected the weights' prefix in the bucket, such as {like}: nothing lies under an "
+    "address",
+    ko="{path} 값이 {got}입니다. 버킷 안의 가중치 접두사여야 합니다. 예: {like}",
+)
+def model_location(subject: Subject) -> Iterator[Hit]:
+    found = re.match(r"s3://([^/]+)/?(.*)", subject.manifest.text(LOCATION) or "")
+    if found is None or subject.manifest.text(TYPE) != "s3":
+        return
+    prefix = found[2].strip("/")
+    if prefix and found[1] == subject.manifest.text((*SOURCE, "s3Storage", "bucketName")):
+        yield fixed(LOCATION, prefix, like=prefix)
+    else:
+        yield hit(LOCATION, like=prefix or "models/llama-3.1-8b")
 
 
 @rule(

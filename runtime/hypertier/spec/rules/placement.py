@@ -14,7 +14,9 @@ from hypertier.spec.rules.rule import (
     JUMPSTART,
     MODELS,
     UNSET,
+    Edit,
     Hit,
+    did_you_mean,
     fixed,
     hit,
     rule,
@@ -26,6 +28,17 @@ from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, path
 
 INSTANCE_TYPE = path("spec.instanceType")
+STANDARD = ("cpu", "memory", "ephemeral-storage")
+DEVICES = (
+    GPU,
+    "nvidia.com/gpu.shared",
+    "vpc.amazonaws.com/efa",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+    "aws.amazon.com/neurondevice",
+)
+_PENDING = Said("the pod would stay pending", "파드가 계속 대기(Pending)합니다")
+_REFUSED = Said("Kubernetes refuses the pod", "Kubernetes가 파드를 거부합니다")
 
 
 @rule(
@@ -238,6 +251,27 @@ def bad_quantity(subject: Subject) -> Iterator[Hit]:
                 like = "512Gi" if is_bytes else "8"
                 place = (*where, name)
                 yield hit(place, like=like) if meant is None else fixed(place, meant, like=meant)
+
+
+@rule(
+    "resource-name",
+    "error",
+    source=sources.RESOURCES,
+    en="{path} is no resource that a node has{hint}: {why}",
+    ko="{path}은(는) 노드에 없는 리소스입니다{hint}. {why}",
+)
+def resource_name(subject: Subject) -> Iterator[Hit]:
+    for where in (LIMITS, REQUESTS):
+        names = subject.manifest.mapping(where)
+        for name in map(str, names):
+            meant = nearest(name, DEVICES if "/" in name else STANDARD)
+            if name in (*DEVICES, *STANDARD) or name.startswith(("hugepages-", "nvidia.com/mig-")):
+                continue
+            if "/" in name and meant is None:
+                continue  # a device of somebody else
+            edits = (Edit("rename", (*where, name), meant),) if meant and meant not in names else ()
+            why = _PENDING if "/" in name else _REFUSED
+            yield Hit((*where, name), None, edits, {"hint": did_you_mean(meant) if meant else "", "why": why})
 
 
 def _quantity_meant(value: object) -> str | None:
