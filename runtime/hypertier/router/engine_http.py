@@ -23,8 +23,11 @@ class AnswerReader:
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Read on. Raises httptools.HttpParserError."""
-        self._parser.feed_data(data)
+        """Read on. Raises httptools.HttpParserError, for a switch of protocols too: nobody asked for one."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:
+            raise httptools.HttpParserError("an answer of 101") from error
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()

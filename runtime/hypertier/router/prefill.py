@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
@@ -22,6 +23,8 @@ from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.wire import Request, request_head
+
+log = logging.getLogger("hypertier.router")
 
 PATHS = (b"/v1/chat/completions", b"/v1/completions")
 MAX_ANSWER_BYTES = 16 * 2**20
@@ -145,6 +148,9 @@ class Leg:
         except asyncio.CancelledError:
             prefillers.legs["client_closed"] += 1
             raise
+        except Exception:  # a fault of ours: nobody else would tell the client, who waits
+            log.exception("a prompt could not be prefilled")
+            cause, params = "failed", None
         if params is not None:
             body = with_members(request.body, {"kv_transfer_params": params})
             if body is not None:

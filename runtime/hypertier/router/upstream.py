@@ -278,7 +278,7 @@ class Upstream:
             self._parse_chunks(was)
         try:
             cast(httptools.HttpResponseParser, self._parser).feed_data(data)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return False
         return self._num_messages == 1
 

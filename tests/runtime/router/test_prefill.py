@@ -114,6 +114,11 @@ def answering(data: bytes) -> Behaviour:
         pytest.param(answering(b""), "failed", id="closes"),
         pytest.param(answering(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"), "failed", id="half"),
         pytest.param(answering(b"SSH-2.0\r\n\r\n"), "failed", id="no-http"),
+        pytest.param(
+            answering(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"),
+            "failed",
+            id="another-protocol",
+        ),
     ],
 )
 def test_whatever_fails_the_request_is_served_whole(behaviour: Behaviour, end: str) -> None:

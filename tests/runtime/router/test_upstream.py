@@ -77,6 +77,7 @@ def carry(*parts: bytes) -> tuple[Carried, Upstream, Replica]:
 
 LONG = b"x" * 5000
 HEAD = b"HTTP/1.1 200 OK\r\n"
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
 ANSWERS = {
     "length": HEAD + b"content-length: 5\r\n\r\nhello",
@@ -105,7 +106,7 @@ def test_answer_ends_where_it_ends_however_it_is_cut(name: str, cuts: list[int])
 @given(
     name=st.sampled_from(sorted(ANSWERS)),
     cuts=st.lists(st.integers(0, 10_000), max_size=6),
-    more=st.sampled_from([b"x", b"0\r\n\r\n", HEAD + b"content-length: 0\r\n\r\n"]),
+    more=st.sampled_from([b"x", b"0\r\n\r\n", HEAD + b"content-length: 0\r\n\r\n", SWITCH]),
 )
 def test_connection_with_more_than_its_answer_is_never_used_again(
     name: str, cuts: list[int], more: bytes
