@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from fakes_charts import deployment
+from fakes_charts import SPLIT, deployment
 from kubernetes_gate import amount
 
 from hypertier.cli import exporter, router
@@ -16,7 +16,7 @@ from hypertier.errors import ConfigError
 from hypertier.router.settings import RouterSettings
 from hypertier.spec.access import Access, TenantDefault
 from hypertier.spec.cluster import Cluster
-from hypertier.spec.deployment import Deployment
+from hypertier.spec.deployment import Deployment, Scaling
 from hypertier.spec.instance_group import InstanceGroup, Taint
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
@@ -59,13 +59,17 @@ def test_the_router_reads_its_arguments_as_the_settings_they_were_made_of(
     assert read[0].strategy == strategy
 
 
-def test_the_exporter_reads_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("split", [None, SPLIT], ids=["engines of one kind", "prefill and decode apart"])
+def test_the_exporter_reads_its_arguments(
+    split: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     published: list[tuple[str, ...]] = []
     monkeypatch.setattr("hypertier.exporter.exporter.Exporter.run", lambda *_: None)
     monkeypatch.setattr(
         "hypertier.exporter.cloudwatch.CloudWatch.__init__", lambda _self, *args: published.append(args)
     )
-    arguments = container_of(deployment(), "exporter")["args"]
+    wanted = deployment({"spec.pdSpec": split}, scaling=Scaling())
+    arguments = container_of(wanted, "exporter")["args"]
 
     result = CliRunner().invoke(exporter.command, [*arguments, "--listen", "127.0.0.1:0"])
 
