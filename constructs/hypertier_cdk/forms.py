@@ -63,6 +63,8 @@ SecretArn = Annotated[
     Text(SECRET_ARN.pattern, "the whole ARN, arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-SUFFIX"),
 ]
 KeyArn = Annotated[str, Text(KMS_KEY.pattern, "the ARN of a KMS key: arn:aws:kms:REGION:ACCOUNT:key/ID")]
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html (read 2026-12-02)
+BucketName = Annotated[str, Text("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "the name of an S3 bucket")]
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ (read 2026-12-02)
 Namespace = Annotated[str, Text(_LABEL, "a name of Kubernetes': 1 to 63 of a-z, 0-9 and '-'")]
 ObjectName = Annotated[

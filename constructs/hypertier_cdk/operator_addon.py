@@ -17,6 +17,7 @@ from hypertier_cdk.addons import new_addon
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.controllers import let_make_load_balancers, let_read_metrics
+from hypertier_cdk.forms import BucketName
 from hypertier_cdk.nag import accept, accept_managed_policies, accept_wildcards
 from hypertier_cdk.roles import service_account_role
 
@@ -53,7 +54,7 @@ class InferenceOperator(Construct):
         *,
         cluster: ClusterBase,
         version: str = "3.7",
-        read_buckets: Sequence[str] = (),
+        read_buckets: Sequence[BucketName] = (),
         gated_models: bool = False,
         custom_domains: bool = False,
         gateway: bool = False,

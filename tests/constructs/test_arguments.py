@@ -284,6 +284,7 @@ def test_what_is_told_of_others_has_a_form() -> None:
         "namespace",
         "deployment",
         "high_minutes",
+        "read_buckets",
     } <= named
 
 
