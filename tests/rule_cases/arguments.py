@@ -42,6 +42,13 @@ CASES = [
         )
         for name, dash in (("one dash", "-"), ("a typographer's dash", "\u2013"), ("another", "\u2014"))
     ),
+    Case(
+        "argument-unknown",
+        {ARGS: ["/opt/ml/model --max-model-len 8192"]},
+        f"{ARGS}[0]",
+        {ARGS: ["vllm serve /opt/ml/model --max-model-len 8192"], COMMAND: ["/bin/sh", "-c"]},
+        name="several in one",
+    ),
     *(
         Case(
             "argument-doubtful",

@@ -143,6 +143,11 @@ def _set(run: _Pass, root: Node, where: Path, value: Any, number: int) -> bool:
             before = _data(found)
             if value[: len(before)] == before:
                 return run.add(*(_appended(run, found, entry) for entry in value[len(before) :]))
+        if isinstance(found, ScalarNode) and isinstance(value, list) and all(map(_is_scalar, value)):
+            if found.style in ("|", ">") or found.start_mark.index == found.end_mark.index:
+                raise NotImplementedError
+            written = _flow(value, run.is_json)
+            return run.add(_Change(found.start_mark.index, found.end_mark.index, written))
         if isinstance(found, ScalarNode) and found.style not in ("|", ">") and _is_scalar(value):
             if found.start_mark.index == found.end_mark.index:
                 if (key_node := _key_of(root, found)) is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def _value(hint: Any, about: Mapping[str, Any], value: Any, where: Path, root: t
         yield from (fault for fault in inside if known or fault.kind != "unknown")
     elif origin is tuple:
         if not isinstance(value, list):
-            yield Fault("type", where, "a list", convert=[value] if isinstance(value, str) else None)
+            yield Fault("type", where, "a list", convert=_listed(typing.get_args(hint)[0], value))
             return
         if "max_items" in about and len(value) > about["max_items"]:
             yield Fault("range", where, f"at most {about['max_items']} entries")
@@ -85,6 +86,22 @@ def _value(hint: Any, about: Mapping[str, Any], value: Any, where: Path, root: t
             yield Fault("type", where, "a mapping of fields")
     else:
         yield from _scalar(hint, value, where, about)
+
+
+def _listed(item: Any, value: Any) -> list[Any] | None:
+    """The list that was meant: a command line's words, one text, or a mapping's names and values."""
+    if isinstance(value, str) and item is str:
+        try:
+            return shlex.split(value) if " -" in value else [value]
+        except ValueError:  # a quote without its other half
+            return None
+    names = typed_fields(typing.cast(type, item)) if dataclasses.is_dataclass(item) else {}
+    if not isinstance(value, Mapping) or not value or not {"name", "value"} <= set(names):
+        return None
+    texts = {key: each if isinstance(each, str) else converted(str, each) for key, each in value.items()}
+    if any(text is None for text in texts.values()):
+        return None
+    return [{"name": key, "value": text} for key, text in texts.items()]
 
 
 def _scalar(hint: Any, value: Any, where: Path, about: Mapping[str, Any]) -> Iterator[Fault]:

@@ -130,6 +130,37 @@ def test_what_stands_under_another_name_is_kept_when_more_is_set_there(name: str
     ]
 
 
+@pytest.mark.parametrize(
+    ("field", "written", "meant"),
+    [
+        pytest.param(
+            "args",
+            "/opt/ml/model --port 8000 --served-model-name 'a b'",
+            ["/opt/ml/model", "--port", "8000", "--served-model-name", "a b"],
+            id="a command line",
+        ),
+        pytest.param("args", "/opt/ml/model", ["/opt/ml/model"], id="a word"),
+        pytest.param(
+            "environmentVariables",
+            {"HF_HOME": "/tmp", "PYTHONHASHSEED": 0},
+            [{"name": "HF_HOME", "value": "/tmp"}, {"name": "PYTHONHASHSEED", "value": "0"}],
+            id="a mapping",
+        ),
+    ],
+)
+def test_what_was_meant_for_a_list_becomes_one(field: str, written: Any, meant: list[Any]) -> None:
+    text = yaml.safe_dump(changed(endpoint(), {f"spec.worker.{field}": written}))
+
+    assert yaml.safe_load(repaired(text))["spec"]["worker"][field] == meant
+
+
+@pytest.mark.parametrize("written", ["--port '8000", {"A": None}, {"A": []}, {}, 7])
+def test_what_is_no_list_and_not_understood_is_left(written: Any) -> None:
+    text = yaml.safe_dump(changed(endpoint(), {"spec.worker.environmentVariables": written}))
+
+    assert yaml.safe_load(repaired(text))["spec"]["worker"]["environmentVariables"] == written
+
+
 def test_what_belongs_elsewhere_by_its_own_name_is_moved_there() -> None:
     manifest = endpoint()
     manifest["spec"].pop("kvCacheSpec", None)

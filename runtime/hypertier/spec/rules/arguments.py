@@ -17,6 +17,7 @@ from hypertier.spec.said import Said
 from hypertier.spec.suggest import nearest
 from hypertier.spec.tree import Path, path
 
+_SEVERAL = re.compile(r"\s--[a-z]")
 _DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2212"  # what word processors make of -- among them
 _COUNT = (re.compile(r"[1-9][0-9]{0,5}"), Said("a whole number, 1 or more", "1 이상의 정수"))
 # Lengths may end with k, m, g or t, decimal in lower case.
@@ -111,10 +112,13 @@ def _starts_vllm(subject: Subject) -> bool:
 
 def _unknown_arguments(subject: Subject) -> Iterator[tuple[Path, object]]:
     """Where an option stands that no vLLM known here has, and what was probably meant."""
+    is_shell = "-c" in subject.manifest.texts("spec.worker.command")
     for where, word in subject.engine_words():
         bare = word.lstrip(_DASHES)
         if word != bare and not word.startswith("--") and as_written(f"--{bare}") in OPTIONS:
             yield where, did_you_mean(as_written(f"--{bare}"))
+        if not is_shell and not word.startswith("-") and _SEVERAL.search(word):
+            yield where, Said(" (several items in one)", " (여러 항목이 하나에 있습니다)")
         name = option_name(word).partition(".")[0]
         if not name.startswith("--") or name in OPTIONS or "$" in word or PLACEHOLDER.search(word):
             continue
