@@ -14,6 +14,13 @@ from hypertier.spec.deployment import load_deployment
 from hypertier_cdk.review.page import Review, review_of
 from hypertier_cdk.review.templates import read_assembly
 
+# Custom resources, and why there is no other way.
+NO_RESOURCE_OF_AWS = {
+    "Custom::AWSCDK-EKS-KubernetesResource": "AWS has none for a Kubernetes object",
+    "Custom::AWSCDK-EKS-HelmChart": "nor for a Helm chart",
+    "Custom::HypertierNodeReadiness": "nor one that waits for nodes",
+    "Custom::CDKBucketDeployment": "nor for an object in S3",
+}
 every_example = pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.parent.name)
 
 
@@ -32,6 +39,18 @@ def test_no_value_is_left_for_a_person_to_fill_in(file: Path) -> None:
     text = json.dumps(example_templates(file))
 
     assert "hypertier.dev/placeholders" not in text
+
+
+@every_example
+def test_what_aws_has_a_resource_for_is_made_by_no_function(file: Path) -> None:
+    found = {
+        resource["Type"]
+        for template in example_templates(file).values()
+        for resource in template["Resources"].values()
+        if resource["Type"].startswith(("Custom::", "AWS::CloudFormation::CustomResource"))
+    }
+
+    assert found <= NO_RESOURCE_OF_AWS.keys()
 
 
 def test_a_closed_network_has_no_way_in_and_none_out() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +19,7 @@ from hypertier.catalog.addons import CERT_MANAGER, OBSERVABILITY, OPERATOR_PRERE
 from hypertier.catalog.addons import INFERENCE_OPERATOR as ADDON
 from hypertier.spec.deployment import Deployment, Scaling, load_deployment
 from hypertier_cdk.schedules import SCHEDULED_TIME
+from hypertier_cdk.testing import Emulator
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "examples" / "reference" / "deployment.yaml"
@@ -73,6 +77,21 @@ def test_a_new_cluster_comes_up_on_what_exists_and_leaves_it_as_it_was(world: An
     assert {"llama-70b-engine", "health-monitoring-agent"} <= served
     assert all(found == {} for found in world.emulator.manifests.values())
     assert eks is None or eks_cluster(eks)
+
+
+def test_the_foreign_stack_comes_up_and_goes_down_again(tmp_path: Path) -> None:
+    app = ROOT / "examples" / "foreign_stack" / "app.py"
+    environment = os.environ | {"CDK_OUTDIR": str(tmp_path)}
+    subprocess.run([sys.executable, str(app)], env=environment, check=True, capture_output=True, timeout=300)
+    emulator = Emulator()
+
+    emulator.deploy(tmp_path)
+    stores = len(emulator.resources("AWS::ElastiCache::ReplicationGroup"))
+    emulator.destroy()
+
+    assert stores == 1
+    assert len(app.read_text(encoding="utf-8").splitlines()) < 20
+    assert emulator.all_resources() == []
 
 
 def test_stacks_come_up_each_after_those_it_depends_on(deployed: Any) -> None:
