@@ -338,6 +338,13 @@ CASES = [
         ]
     ),
     Case(
+        "tiered-storage-unused",
+        {"spec.kvCacheSpec": REDIS},
+        "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",
+        {"spec.kvCacheSpec": TIERED},
+        deployment={**SELFHOSTED, "cache": {"l2": {"backend": "tieredstorage"}}},
+    ),
+    Case(
         "tiered-storage-off",
         {"spec.kvCacheSpec": TIERED},
         "spec.kvCacheSpec.l2CacheSpec.l2CacheBackend",

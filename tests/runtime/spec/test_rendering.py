@@ -53,6 +53,7 @@ def write(folder: Path, manifest: dict[str, Any], deployment: dict[str, Any]) ->
         ),
         pytest.param({"metadata.name": "7b-model"}, {}, "metadata.name", id="name"),
         pytest.param({}, {"routing": {"modelAliases": {"a": "b"}}}, "routing.modelAliases.a", id="alias"),
+        pytest.param({}, {"cache": {"l1": {"size": "3000Gi"}}}, "cache.l1.size", id="memory"),
     ],
 )
 def test_what_render_would_refuse_is_an_error_at_its_place(
@@ -62,7 +63,9 @@ def test_what_render_would_refuse_is_an_error_at_its_place(
 
     (error,) = [finding for finding in report.findings if finding.severity == "error"]
     assert (error.rule, error.path, error.line > 0) == ("not-rendered", path, True)
-    assert error.file.endswith("deployment.yaml" if path.startswith("routing") else "llama-70b.yaml")
+    assert error.file.endswith(
+        "deployment.yaml" if path.startswith(("routing", "cache")) else "llama-70b.yaml"
+    )
 
 
 def test_it_is_said_in_korean_too(tmp_path: Path) -> None:

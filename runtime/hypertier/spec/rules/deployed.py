@@ -73,6 +73,24 @@ def tiered_storage_off(subject: Subject) -> Iterator[Hit]:
 
 
 @rule(
+    "tiered-storage-unused",
+    "warning",
+    kinds=MODELS,
+    source=sources.CACHING,
+    en="{path} is {got} but the deployment's cache.l2.backend is tieredstorage: the cluster would reserve "
+    "memory on every node that this endpoint never uses",
+    ko="{path} 값은 {got}인데 배포의 cache.l2.backend는 tieredstorage입니다. 이 엔드포인트가 쓰지 않는 "
+    "메모리를 모든 노드에 예약합니다",
+)
+def tiered_storage_unused(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or deployment.text("cache.l2.backend") != "tieredstorage":
+        return
+    if subject.l2_backend == "redis":
+        yield suggested(BACKEND, "tieredstorage")
+
+
+@rule(
     "l2-events-unheard",
     "warning",
     kinds=MODELS,

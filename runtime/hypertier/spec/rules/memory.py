@@ -179,7 +179,7 @@ def replica_does_not_fit(subject: Subject) -> Iterator[Hit]:
             with role.named():
                 plan_engine(whole, role.endpoint)
     except ConfigError as error:
-        if error.setting.endswith(("requests.memory", "cache.l1.size")):
+        if error.setting.endswith("requests.memory"):
             yield hit((*REQUESTS, "memory"), path=error.setting, got=error.got, expected=error.expected)
     except HypertierError:
         return
