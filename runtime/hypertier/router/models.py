@@ -19,7 +19,10 @@ from hypertier.router.wire import Request
 LIST_PATH = b"/v1/models"
 MAX_MODELS = 16_384
 """Of one replica: what a longer list names beyond them is asked for as if the replica had said nothing."""
-_FORM_FIELD = re.compile(rb'name="?model"?[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n')
+# Nothing is tried twice, and few short lines stand behind the name, so many names take no longer than one.
+_FORM_FIELD = re.compile(
+    rb'name="?model"?[^\r\n]{0,256}+\r\n(?:[^\r\n]{1,256}+\r\n){0,4}+\r\n([^\r\n]{0,512}+)\r\n'
+)
 _FORM_BYTES = 64 * 1024
 
 

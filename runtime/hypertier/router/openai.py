@@ -55,6 +55,8 @@ _STRING_VALUE: Final = re.compile(rb'\s*:\s*"([^"\\]*)"')
 _TRUE: Final = re.compile(rb"\s*:\s*(true)")
 _BEGINNINGS: Final = (b"{", b" ", b"\n", b"\r", b"\t")
 _MAX_FIELD_TRIES: Final = 8
+# Tools may say that a prompt's key is required, before the prompt: so often, hardly.
+_MAX_PROMPT_TRIES: Final = 1000
 # Clients write short fields before the prompt or behind it; to search all of it costs more than to hash it.
 _TAIL_BYTES: Final = 4096
 
@@ -179,12 +181,14 @@ def read(
 
 
 def prompt_start(body: bytes | bytearray, path: bytes) -> int:
-    """Where the prompt's value begins, behind its colon; 0 where there is none."""
+    """Where the prompt's value begins, behind its colon; 0 where there is none to be found."""
     key = _PROMPT_KEYS.get(path)
     if key is None:
         return 0
     at = body.find(key)
-    while at >= 0:
+    for _ in range(_MAX_PROMPT_TRIES):
+        if at < 0:
+            break
         colon = _COLON.match(body, at + len(key))
         if colon is not None:
             return colon.end()

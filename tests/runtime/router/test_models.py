@@ -9,12 +9,23 @@ from fakes_engine import Answer, FakeEngine, RawClient, get, post, run_loop
 from fakes_router import healthy_replicas, routed
 
 from hypertier.errors import ConfigError
-from hypertier.router.models import MAX_MODELS, Models
+from hypertier.router.models import MAX_MODELS, Models, form_model
+from hypertier.router.plain import Head, head_of, read_request
 from hypertier.router.replicas import Replica
 from hypertier.router.settings import RouterSettings
+from hypertier.router.wire import Request
 
 CHAT = b"/v1/chat/completions"
 FORM = b"content-type: multipart/form-data; boundary=b"
+
+
+def _head(data: bytes) -> Head:
+    plain = read_request(data, 8192, 128)
+    assert plain is not None
+    return head_of(data, plain)
+
+
+FORM_HEAD = _head(post(b"/v1/audio/translations", b"", FORM))
 
 
 def body_for(model: str) -> bytes:
@@ -185,6 +196,31 @@ def test_a_model_beyond_what_is_kept_of_a_list_is_asked_for_there() -> None:
     assert models.servers(b"a", [long, short]) == [short]
     models.learn(long, [{"id": "m0"}])
     assert models.refusal(b"m%d" % MAX_MODELS) is not None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"name=model\r\n" * 6000,
+        b'name="model"\r\na\r\n' * 4000,
+        (b"name=model" * 600 + b"\r\n") * 11,
+        b"name=model" + b"x" * 65_000,
+    ],
+    ids=["lines", "headers", "long-lines", "one-line"],
+)
+def test_form_that_names_its_model_again_and_again_is_read_in_no_time(body: bytes) -> None:
+    """By a pattern that tries all of it anew from each name: 20 s for 70 KB, while nobody else is served."""
+    assert form_model(Request(b"POST", b"/v1/audio/translations", body, head=FORM_HEAD)) is None
+
+
+@pytest.mark.parametrize("further", [b"", b"Content-Type: text/plain\r\n", b"a: b\r\nc: d\r\n"])
+def test_form_may_say_more_of_its_model(further: bytes) -> None:
+    body = b'--b\r\nContent-Disposition: form-data; name="model"\r\n' + further + b"\r\nm\r\n--b--\r\n"
+
+    span = form_model(Request(b"POST", b"/v1/audio/translations", body, head=FORM_HEAD))
+
+    assert span is not None
+    assert body[slice(*span)] == b"m"
 
 
 def test_list_is_written_once_for_as_long_as_nothing_changes() -> None:

@@ -93,6 +93,14 @@ def test_prompt_is_found_where_its_path_has_it(target: bytes, body: bytes) -> No
     assert len(hashes(request)) >= 1
 
 
+def test_prompt_is_not_looked_for_without_end() -> None:
+    """A name of a key in each eleventh byte, and no key: 6 s for what a client may send, 64 MB."""
+    path = b"/v1/chat/completions"
+
+    assert openai.prompt_start(b'{"tools": [' + b'"messages",' * 900 + b'1], "messages": []}', path) > 0
+    assert openai.prompt_start(b"{" + b'"messages" ' * 6_000_000 + b"}", path) == 0
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x00\xff", b'"messages"', b"[]"])
 def test_body_without_a_prompt_is_no_error(body: bytes) -> None:
     request = Request(method=b"POST", target=b"/v1/chat/completions", body=body, has_body=True)

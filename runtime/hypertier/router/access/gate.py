@@ -49,7 +49,8 @@ def _prepare(request: Request, headers: Headers, tenant: Tenant) -> Refusal | No
         return _ENCODED
     if headers.content_type[:1] in (b"m", b"M"):
         media_type = headers.content_type.partition(b";")[0].strip().lower()
-        if media_type == b"multipart/form-data":  # audio: engines read no salt there, and share no cache
+        # Audio: engines read no salt there, and share no cache. No form begins as an object does.
+        if media_type == b"multipart/form-data" and not salt.begins_as_object(request.body):
             return None
     spliced = salt.splice(request.body, tenant.written)
     if spliced is None:

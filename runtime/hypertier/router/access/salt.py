@@ -16,6 +16,7 @@ import base64
 import hashlib
 import hmac
 import re
+from itertools import islice
 
 from hypertier.router.access import names
 from hypertier.tier.tenants import tenant_tag
@@ -26,6 +27,7 @@ MAX_TOKENS = 100_000
 
 _WHITESPACE = b" \t\n\r"
 _EMPTY = re.compile(rb"[ \t\n\r]*+\{[ \t\n\r]*+\}")
+_OPENS = re.compile(rb"[ \t\n\r]*+\{")
 # Each letter as it is or as an escape.
 _NAME = re.compile(
     b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in b"cache_salt") + b'"'
@@ -80,9 +82,11 @@ def own_members(body: bytes | bytearray) -> list[tuple[int, int]] | None:
 
     None where it is malformed, or has more than `MAX_TOKENS` tokens before the last candidate's end.
     """
-    candidates = [found.start() for found in _NAME.finditer(body)]
+    candidates = [found.start() for found in islice(_NAME.finditer(body), MAX_TOKENS + 1)]
     if not candidates:
         return []
+    if len(candidates) > MAX_TOKENS:  # each is a token
+        return None
     last = candidates[-1]
     found: list[tuple[int, int]] = []
     depth = 0
@@ -114,15 +118,23 @@ def own_members(body: bytes | bytearray) -> list[tuple[int, int]] | None:
 
 
 def _without(body: bytes | bytearray, spans: list[tuple[int, int]]) -> bytes | bytearray:
-    """The body without these members, each with one comma beside it."""
-    result = bytearray(body)
-    for begin, end in reversed(spans):
-        if result[end : end + 1] == b",":
-            del result[begin : end + 1]
-        else:  # the last member: the comma before it goes, where there is one
-            before = bytes(result[:begin]).rstrip(_WHITESPACE)
-            del result[len(before) - 1 if before.endswith(b",") else begin : end]
-    return result if isinstance(body, bytearray) else bytes(result)
+    """The body without these members, each with one comma beside it; copied once, however many they are."""
+    kept: list[bytes | bytearray] = []
+    at = 0
+    for begin, end in spans:
+        kept.append(body[at:begin])
+        at = end + 1 if body[end : end + 1] == b"," else end
+    begun = b"".join(kept)
+    if at == spans[-1][1]:  # the last member: the comma before it goes, where there is one
+        before = begun.rstrip(_WHITESPACE)
+        begun = before[:-1] if before.endswith(b",") else begun
+    result = begun + body[at:]
+    return bytearray(result) if isinstance(body, bytearray) else result
+
+
+def begins_as_object(body: bytes | bytearray) -> bool:
+    """The first character is the brace of a JSON object, whatever the body is said to be."""
+    return _OPENS.match(body) is not None
 
 
 def _end_of_object(body: bytes | bytearray) -> int:

@@ -209,6 +209,23 @@ def test_tenants_do_not_operate_engines(tmp_path: Path, path: bytes) -> None:
     assert engine.received == []
 
 
+@pytest.mark.parametrize("space", [b"", b" \r\n\t"])
+def test_object_that_is_said_to_be_a_form_gets_its_salt(tmp_path: Path, space: bytes) -> None:
+    engine = FakeEngine()
+    form = b"Content-Type: multipart/form-data; boundary=b"
+
+    async def act() -> None:
+        async with routed(engine, **AccessFolder(tmp_path).settings) as router:
+            await ask(router, bearer(ACME), form, body=space + b'{"prompt": "x"}')
+            await ask(router, bearer(ACME), form, body=b"--b\r\n\r\n{}\r\n--b--\r\n")
+
+    run_loop(act())
+
+    salted, unsalted = (request.body for request in engine.received)
+    assert json.loads(salted)["cache_salt"] == salt_of("acme")
+    assert unsalted == b"--b\r\n\r\n{}\r\n--b--\r\n"
+
+
 @pytest.mark.parametrize("path", [b"/v1/load_lora_adapter#x", b"/v1/unload_lora_adapter#?x", b"/sleep#/v1/x"])
 def test_fragment_that_engines_cut_off_hides_no_path(tmp_path: Path, path: bytes) -> None:
     engine = FakeEngine()

@@ -139,6 +139,16 @@ def test_reading_a_hostile_body_ends() -> None:
     assert salt.splice(body, WRITTEN) is None
 
 
+def test_many_salts_of_the_clients_in_a_long_body_are_taken_out_at_once() -> None:
+    """Each on its own would move all that stands behind it: 30,000 times 20 MB, for minutes."""
+    body = b"{" + b'"cache_salt":1,' * 30_000 + b'"x":"' + b"y" * 20_000_000 + b'"}'
+
+    found = salt.splice(body, WRITTEN)
+
+    assert found == b'{"x":"' + b"y" * 20_000_000 + b'",' + WRITTEN + b"}"
+    assert salt.splice(b"{" + b'"cache_salt":1,' * (salt.MAX_TOKENS + 1) + b'"x":1}', WRITTEN) is None
+
+
 def test_salt_in_a_prompt_stays() -> None:
     body = json.dumps({"prompt": 'my "cache_salt": is', "n": {"cache_salt": 1}}).encode()
 
