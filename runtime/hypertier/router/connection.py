@@ -18,8 +18,8 @@ MAX_LINGER_BYTES: Final = 4 * 1024 * 1024
 LINGER_TICKS: Final = 3
 # While the router drains. A client sends on a new connection at once, and few ask anew where that is closed.
 NEW_TICKS: Final = 1
-# Of Linux: the first byte of TCP_INFO is a state of include/net/tcp_states.h.
-_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+# Of Linux, 0 elsewhere: its first byte is a state of include/net/tcp_states.h.
+_TCP_INFO: Final[int] = getattr(socket, "TCP_INFO", 0)
 _ESTABLISHED: Final = 1
 
 
@@ -308,7 +308,7 @@ class ClientConnection:
 
     def _has_left(self) -> bool:
         """The client ended its side, or the connection: where nothing is read, the kernel alone has heard."""
-        if self._transport is None or _TCP_INFO is None:
+        if self._transport is None or not _TCP_INFO:
             return False
         sock = self._transport.get_extra_info("socket")
         try:
