@@ -57,11 +57,12 @@ def tier_base(interface: dict[str, Any]) -> type:
 
 
 def connector_base(interface: dict[str, Any]) -> type:
-    """`OffloadingConnector`: two of its calls, with the recorded parameters, that write down what they get.
+    """`OffloadingConnector`: three of its calls, with the recorded parameters, that write down what they get.
 
     `build` is called, as vLLM builds its tiers, and `answer` is what it finds.
     """
     asks = interface["connector"]["get_num_new_matched_tokens"]
+    allocates = interface["connector"]["update_state_after_alloc"]
 
     class OffloadingConnector:
         def __init__(
@@ -70,6 +71,11 @@ def connector_base(interface: dict[str, Any]) -> type:
             self.built = build()
             self.answer = answer
             self.heard: list[Any] = []
+            self.connector_scheduler = SimpleNamespace(_current_batch_allocated_block_ids=set())
+
+        def update_state_after_alloc(self, *given: Any) -> None:
+            assert len(given) == len(allocates)
+            self.heard.append(("allocated", given[-1]))
 
         def on_new_request(self, request: Any) -> None:
             self.heard.append(("new", request.request_id))

@@ -5,7 +5,11 @@
 A tier hears of a request's id, but not of its salt; it is asked about the blocks that neither GPU nor L1
 holds, but never hears of those that one of them does; and it is not told how flags have changed the model's
 configuration. All of this is known here. The name is vLLM's, because vLLM
-treats some connectors by their names. Read in vLLM 0.28, 0.30 to 0.33, 2026-12-01.
+treats some connectors by their names. Read in vLLM 0.28 to 0.33, 2026-12-02.
+
+Before 0.33 vLLM's own overlooks blocks that another connector beside it is to fill: what is still to be
+copied to L1 out of a block may be copied when the other has written there, and then lies in L1 and L2 under
+the hash of what was there before (https://github.com/vllm-project/vllm/issues/46951, read 2026-12-02).
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from hypertier.tier.listeners import building
 
 
 class OffloadingConnector(offloading_connector.OffloadingConnector):  # type: ignore[misc]  # vLLM is untyped
-    """`OffloadingConnector` of vLLM, and a word to the tiers at two of its calls."""
+    """`OffloadingConnector` of vLLM, and a word to the tiers at two of its calls; and what it overlooks."""
 
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         with building(vllm_config) as self._listeners:
@@ -41,3 +45,10 @@ class OffloadingConnector(offloading_connector.OffloadingConnector):  # type: ig
             for listener in self._listeners:
                 listener.note_held(request.request_id, request.block_hashes, num_computed_tokens + num_found)
         return num_found, is_async
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """Have copies out of these blocks end before anybody writes there, whoever that is."""
+        taken = getattr(self.connector_scheduler, "_current_batch_allocated_block_ids", None)
+        if taken is not None:
+            taken.update(block.block_id for group in blocks.blocks for block in group if block.block_id)
+        super().update_state_after_alloc(request, blocks, num_external_tokens)

@@ -125,7 +125,8 @@ def _offloading(settings: CacheSettings) -> dict[str, Any]:
         if settings.gate not in MODES:
             raise ConfigError("gate", settings.gate, f"one of {', '.join(MODES)}")
         extra["secondary_tiers"] = [secondary_tier(settings)]
-    connector = {"kv_connector_module_path": CONNECTOR} if settings.l2_url else {}
+    is_ours = settings.l2_url is not None or settings.transfer is not None
+    connector = {"kv_connector_module_path": CONNECTOR} if is_ours else {}
     return {
         "kv_connector": "OffloadingConnector",
         **connector,

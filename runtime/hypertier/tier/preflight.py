@@ -76,6 +76,13 @@ def check_engine(arguments: Sequence[str], environ: Mapping[str, str], host: Hos
         if tier.get("type") in OUR_TIERS
     ]
     module = offloading.get("kv_connector_module_path")
+    if offloading and connector_in(config, NIXL) and module != CONNECTOR:
+        raise ConfigError(
+            "kv_connector_module_path",
+            module,
+            f"{CONNECTOR}: before 0.33 vLLM's own connector may store, under the name of other blocks, what "
+            f"{NIXL} has written over them",
+        )
     if any(tier.tenants for tier in ours) and module != CONNECTOR:
         raise ConfigError(
             "kv_connector_module_path",

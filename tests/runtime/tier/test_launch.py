@@ -66,6 +66,17 @@ def test_what_was_prefilled_elsewhere_is_looked_for_before_our_tiers() -> None:
     assert second == kv_transfer_config(whole)
 
 
+def test_beside_nixl_l1_has_our_connector_without_l2_too() -> None:
+    alone, beside = (
+        kv_transfer_config(CacheSettings(l1_bytes=2**30, transfer=transfer))
+        for transfer in (None, Transfer("kv_consumer"))
+    )
+
+    _, second = beside["kv_connector_extra_config"]["connectors"]
+    assert "kv_connector_module_path" not in alone
+    assert second == alone | {"kv_connector_module_path": "hypertier.tier.connector"}
+
+
 def test_without_tiers_nixl_stands_alone() -> None:
     config = kv_transfer_config(CacheSettings(transfer=Transfer("kv_producer", "UCX")))
 

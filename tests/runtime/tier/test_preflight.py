@@ -91,6 +91,20 @@ def test_beside_nixl_our_tiers_are_checked_as_without(
         check_engine(moving(replace(tiers, l1_bytes=2**40)), ENVIRON, host)
 
 
+@pytest.mark.parametrize("l2_url", ["redis://cache:6379", None], ids=["L2", "L1 alone"])
+def test_vllms_own_connector_beside_nixl_is_refused_for_it_may_store_what_was_overwritten(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, l2_url: str | None
+) -> None:
+    (tmp_path / "nixl.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    config = kv_transfer_config(CacheSettings(2**29, l2_url, transfer=Transfer("kv_consumer")))
+    _, second = config["kv_connector_extra_config"]["connectors"]
+    del second["kv_connector_module_path"]
+
+    with pytest.raises(ConfigError, match="kv_connector_module_path is not set; expected hypertier"):
+        check_engine(["--kv-transfer-config", json.dumps(config)], ENVIRON, host)
+
+
 def test_an_image_without_nixl_is_refused_before_the_model_loads(host: Host) -> None:
     with pytest.raises(ConfigError, match="is 'no package nixl'; expected an image with NIXL"):
         check_engine(moving(CacheSettings(transfer=Transfer("kv_producer"))), ENVIRON, host)

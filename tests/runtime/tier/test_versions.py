@@ -164,6 +164,20 @@ def test_the_connector_tells_the_tiers_that_it_builds(
     assert 0 < int(valkey.ask(b"TTL " + name)[1:]) <= 60
 
 
+def test_blocks_that_another_connector_fills_count_as_taken(
+    module: ModuleType, interface: dict[str, Any]
+) -> None:
+    from hypertier.tier.connector import OffloadingConnector
+
+    connector: Any = OffloadingConnector(engine_config())
+    groups = [[SimpleNamespace(block_id=number) for number in group] for group in ((0, 7, 8), (9,))]
+
+    connector.update_state_after_alloc(REQUEST, SimpleNamespace(blocks=groups), 0)
+
+    assert connector.connector_scheduler._current_batch_allocated_block_ids == {7, 8, 9}
+    assert connector.heard == [("allocated", 0)]
+
+
 class ModelConfig:
     """A model's, as transformers has it."""
 

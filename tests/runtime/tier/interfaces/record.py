@@ -40,7 +40,7 @@ print(
             "locality": [member.name for member in base.Locality],
             "connector": {
                 name: parameters(getattr(OffloadingConnector, name))
-                for name in ("on_new_request", "get_num_new_matched_tokens")
+                for name in ("on_new_request", "get_num_new_matched_tokens", "update_state_after_alloc")
             },
             "medium": [member.name for member in base.Medium],
             "tier_constructor": parameters(SecondaryTierManager.__init__),
