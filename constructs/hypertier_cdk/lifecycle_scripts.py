@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -48,17 +51,19 @@ class LifecycleScripts(Construct):
         self.ready: list[IDependable] = []
         self._scripts: dict[str, LifecycleScript] = {}
         for group, script in scripts.items():
-            uploaded = s3_deployment.BucketDeployment(
-                self,
-                group,
-                sources=[s3_deployment.Source.asset(script.source)],
-                destination_bucket=self.bucket,
-                destination_key_prefix=group,
-                retain_on_delete=False,
-            )
+            source = Path(script.source)
+            with _folder_of(source) as folder:
+                uploaded = s3_deployment.BucketDeployment(
+                    self,
+                    group,
+                    sources=[s3_deployment.Source.asset(str(folder))],
+                    destination_bucket=self.bucket,
+                    destination_key_prefix=group,
+                    retain_on_delete=False,
+                )
             self.ready.append(uploaded)
             self._scripts[group] = LifecycleScript(
-                source=f"s3://{self.bucket.bucket_name}/{group}/", file=script.file
+                source=f"s3://{self.bucket.bucket_name}/{group}/", file=script.file or source.name
             )
             owner = uploaded.handler_role.node.scope
             assert owner is not None
@@ -69,8 +74,19 @@ class LifecycleScripts(Construct):
         return self._scripts[group]
 
 
+@contextmanager
+def _folder_of(source: Path) -> Iterator[Path]:
+    """`source`, or for a file a folder that holds it alone; the CDK copies what it uploads from there."""
+    if source.is_dir():
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copyfile(source, Path(folder) / source.name)
+        yield Path(folder)
+
+
 def located(scripts: Mapping[str, LifecycleScript]) -> dict[str, LifecycleScript]:
-    """The scripts that lie on this machine, each with its folder spelled out.
+    """The scripts that lie on this machine, each with where spelled out.
 
     Raises:
         ConfigError: a folder or script that is not there; names the instance group's setting.

@@ -133,5 +133,6 @@ def test_deployed_it_lies_there_file_by_file_and_goes_with_the_stack(folder: Pat
     emulator.destroy()
 
     assert {key for key in held if key.startswith("a/")} == {"a/on_create.sh", "a/lib/more.sh"}
+    assert {key for key in held if key.startswith("b/")} == {"b/on_create.sh"}
     assert held["a/on_create.sh"] == held["b/on_create.sh"] == FIRST
     assert objects == {}

@@ -21,7 +21,7 @@ _FILE = re.compile(r"[!-~]{1,128}")
 class LifecycleScript:
     """`file` of `source`: an address in S3, or a folder on this machine, which a deployment then uploads.
 
-    A `source` that is a file needs no `file`: it is the script.
+    A `source` that is a file needs no `file`: it is the script, and nothing beside it is uploaded.
     """
 
     source: str
@@ -59,7 +59,7 @@ class LifecycleScript:
             )
 
     def found_from(self, folder: Path, setting: str) -> LifecycleScript:
-        """The same with where it lies on this machine spelled out: `source` a folder, `file` in it.
+        """The same with where it lies on this machine spelled out: `source` a folder, or the script itself.
 
         Raises:
             ConfigError: there is no such folder or file.
@@ -68,7 +68,7 @@ class LifecycleScript:
             return self
         source = folder / self.source
         if source.is_file() and self.file is None:
-            return replace(self, source=str(source.parent.resolve()), file=source.name)
+            return replace(self, source=str(source.resolve()))
         if not source.is_dir():
             raise ConfigError(
                 f"{setting}.source", self.source, f"a folder, or one script; looked for in {folder.resolve()}"

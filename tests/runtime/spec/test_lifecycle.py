@@ -22,16 +22,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "script",
+    ("source", "file"),
     [
-        pytest.param({"source": "scripts", "file": "on_create.sh"}, id="a folder and its script"),
-        pytest.param({"source": "scripts/on_create.sh"}, id="the script itself"),
+        pytest.param("scripts", "on_create.sh", id="a folder and its script"),
+        pytest.param("scripts/on_create.sh", None, id="the script itself"),
     ],
 )
-def test_a_local_script_becomes_a_folder_and_a_file(script: dict[str, str], folder: Path) -> None:
-    found = LifecycleScript(**script).found_from(folder, SETTING)
+def test_where_a_local_script_lies_is_spelled_out(source: str, file: str | None, folder: Path) -> None:
+    found = LifecycleScript(source=source, file=file).found_from(folder, SETTING)
 
-    assert found == LifecycleScript(source=str((folder / "scripts").resolve()), file="on_create.sh")
+    assert found == LifecycleScript(source=str((folder / source).resolve()), file=file)
+    assert found.found_from(Path("/"), SETTING) == found
 
 
 def test_a_script_in_s3_is_left_where_it_is(folder: Path) -> None:
