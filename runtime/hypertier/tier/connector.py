@@ -37,7 +37,14 @@ class OffloadingConnector(offloading_connector.OffloadingConnector):  # type: ig
     def get_num_new_matched_tokens(
         self, request: Any, num_computed_tokens: int, *args: Any, **kwargs: Any
     ) -> tuple[int | None, bool]:
-        """Tell what is found of it before the answer is used."""
+        """Tell what is found of it before the answer is used.
+
+        A request that another engine hands over waits for every connector's answer, and is loaded by the one
+        that moves KV: L2 would hold it up for nothing. When that has failed, its word is gone.
+        """
+        params = getattr(request, "kv_transfer_params", None) or {}
+        for listener in self._listeners:
+            listener.note_transfer(request.request_id, bool(params.get("do_remote_prefill")))
         num_found, is_async = super().get_num_new_matched_tokens(
             request, num_computed_tokens, *args, **kwargs
         )

@@ -16,6 +16,10 @@ class Listener(Protocol):
         """A request arrives, with this `cache_salt`."""
         ...
 
+    def note_transfer(self, request_id: str, is_due: bool) -> None:
+        """Whether another engine has prefilled a request and is to hand over what it has."""
+        ...
+
     def note_held(self, request_id: str, block_hashes: list[bytes], num_tokens: int) -> None:
         """Blocks up to `num_tokens` of a request are on the GPU or in L1; the hashes are of its blocks."""
         ...

@@ -80,6 +80,7 @@ class HypertierTier(SecondaryTierManager):
         self.locality = compat.locality(locality or ("LOCAL" if settings.address.is_daemon else "REMOTE"))
         self._spec = offloading_spec
         self._tags: dict[str, bytes] = {}
+        self._handed_over: set[str] = set()
         under_way = listen(self)
         compat.require_common_hashes(under_way.engine_config if under_way else None, os.environ)
         if under_way is None:
@@ -142,6 +143,8 @@ class HypertierTier(SecondaryTierManager):
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
         """HIT, MISS, or RETRY until the lookup deadline."""
+        if req_context.req_id in self._handed_over:
+            return compat.lookup_result(False)
         tag = self._tags.get(req_context.req_id, UNSALTED)
         return compat.lookup_result(self._cache.lookup(req_context.req_id, tag + key))
 
@@ -171,10 +174,15 @@ class HypertierTier(SecondaryTierManager):
         """Forget the request."""
         self._cache.forget_request(req_context.req_id)
         self._tags.pop(req_context.req_id, None)
+        self._handed_over.discard(req_context.req_id)
 
     def note_request(self, request_id: str, salt: str | None) -> None:
         """Learn from our connector whose request it is."""
         self._tags[request_id] = tag_of_salt(salt)
+
+    def note_transfer(self, request_id: str, is_due: bool) -> None:
+        """Learn from our connector that another engine hands a request over, or does not."""
+        (self._handed_over.add if is_due else self._handed_over.discard)(request_id)
 
     def note_held(self, request_id: str, block_hashes: list[bytes], num_tokens: int) -> None:
         """Learn from our connector which blocks are in use, so that L2 keeps them."""

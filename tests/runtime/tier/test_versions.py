@@ -164,6 +164,40 @@ def test_the_connector_tells_the_tiers_that_it_builds(
     assert 0 < int(valkey.ask(b"TTL " + name)[1:]) <= 60
 
 
+def test_l2_is_not_asked_about_what_another_engine_hands_over_unless_that_fails(
+    module: ModuleType, interface: dict[str, Any], valkey: RealValkey, tmp_path: Path
+) -> None:
+    from vllm.v1.kv_offload.base import LookupResult, ScheduleEndContext
+
+    from hypertier.tier.connector import OffloadingConnector
+
+    l1 = memoryview(bytearray(4 * CHUNK))
+    connector: Any = OffloadingConnector(
+        engine_config(), lambda: build_tier(module, interface, valkey.url, tmp_path, l1)
+    )
+    tier = connector.built
+    params = {"do_remote_prefill": True}
+    request = SimpleNamespace(request_id="r", cache_salt=None, block_hashes=[], kv_transfer_params=params)
+    tier.submit_store(job(interface, 1, [0, 1], False))
+    tier.drain_jobs()
+    list(tier.get_finished_jobs())
+
+    def found() -> bool:
+        tier.on_schedule_end(ScheduleEndContext(new_req_ids=["r"], preempted_req_ids=[]))
+        return tier.lookup(KEYS[0], REQUEST) is LookupResult.HIT
+
+    connector.on_new_request(request)
+    connector.get_num_new_matched_tokens(request, 0)
+    while_handed_over = tier.lookup(KEYS[0], REQUEST)
+    params["do_remote_prefill"] = False
+    connector.get_num_new_matched_tokens(request, 0)
+
+    assert while_handed_over is LookupResult.MISS
+    assert eventually(found)
+    tier.on_request_finished(REQUEST)
+    tier.shutdown()
+
+
 def test_blocks_that_another_connector_fills_count_as_taken(
     module: ModuleType, interface: dict[str, Any]
 ) -> None:
