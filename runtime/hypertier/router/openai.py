@@ -50,9 +50,10 @@ _PROMPT_KEYS = {
     b"/v1/responses": b'"input"',
     b"/v1/messages": b'"messages"',
 }
-_COLON: Final = re.compile(rb"\s*:")
-_STRING_VALUE: Final = re.compile(rb'\s*:\s*"([^"\\]*)"')
-_TRUE: Final = re.compile(rb"\s*:\s*(true)")
+# Who writes more space than that has no field; to look for its end would cost a second in a body of 64 MB.
+_COLON: Final = re.compile(rb"\s{0,64}+:")
+_STRING_VALUE: Final = re.compile(rb'\s{0,64}+:\s{0,64}+"([^"\\]*+)"')
+_TRUE: Final = re.compile(rb"\s{0,64}+:\s{0,64}+(true)")
 _BEGINNINGS: Final = (b"{", b" ", b"\n", b"\r", b"\t")
 _MAX_FIELD_TRIES: Final = 8
 # Tools may say that a prompt's key is required, before the prompt: so often, hardly.

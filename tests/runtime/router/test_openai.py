@@ -99,6 +99,8 @@ def test_prompt_is_not_looked_for_without_end() -> None:
 
     assert openai.prompt_start(b'{"tools": [' + b'"messages",' * 900 + b'1], "messages": []}', path) > 0
     assert openai.prompt_start(b"{" + b'"messages" ' * 6_000_000 + b"}", path) == 0
+    assert openai.prompt_start(b'{"messages"' + b" " * 64 + b":1}", path) == len(b'{"messages"') + 65
+    assert openai.prompt_start(b'{"messages"' + b" " * 65 + b":1}", path) == 0
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"\x00\xff", b'"messages"', b"[]"])
