@@ -136,7 +136,7 @@ class Front:
             )
             self._refuse(connection, refusal)
         elif self._admission is None:
-            self._send(connection, request, request_id, None)
+            self._try_to_send(connection, request, request_id, None)
         else:
             arrival = Arrival(self, connection, request, request_id)
             connection.exchange = arrival
@@ -145,18 +145,9 @@ class Front:
     # Where an arrival goes on, see `admission.Gate`.
 
     def proceed(self, arrival: Arrival, grant: Grant | None) -> None:
-        """It was let through. A fault of ours on the way costs this request alone, and none of its grant."""
+        """It was let through."""
         connection = cast(ClientConnection, arrival.client)
-        try:
-            self._send(connection, arrival.request, arrival.request_id, grant)
-        except Exception:
-            log.exception("a request could not be sent")
-            pending, connection.exchange = connection.exchange, None
-            if pending is not arrival and pending is not None:
-                pending.cancel()
-            elif pending is arrival and grant is not None and grant.released is not None:
-                grant.released()
-            self._refuse(connection, Refusal(500, "a fault of the router's own", "internal_error"))
+        self._try_to_send(connection, arrival.request, arrival.request_id, grant)
 
     def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
         """It was not."""
@@ -240,6 +231,22 @@ class Front:
             seed=seed,
         )
         return self._with_model(request, inference) if inference.model is None else inference
+
+    def _try_to_send(
+        self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
+    ) -> None:
+        """A fault of ours on the way costs this request alone, and none of its grant."""
+        waiting = connection.exchange
+        try:
+            self._send(connection, request, request_id, grant)
+        except Exception:
+            log.exception("a request could not be sent")
+            pending, connection.exchange = connection.exchange, None
+            if pending is not waiting and pending is not None:
+                pending.cancel()
+            elif pending is waiting and grant is not None and grant.released is not None:
+                grant.released()
+            self._refuse(connection, Refusal(500, "a fault of the router's own", "internal_error"))
 
     def _send(
         self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None

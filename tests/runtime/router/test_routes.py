@@ -308,3 +308,26 @@ def test_shadow_of_a_silent_engine_ends_as_a_clients_request_would(tmp_path: Pat
 
     assert ended.keys() <= {"broken", "refused"}
     assert (ended.total(), num_in_flight) == (1, 0)
+
+
+class Faulty(Routes):
+    """What no file can say."""
+
+    def strategy_of(self, model: bytes | None, header: bytes | None) -> str | None:
+        raise RuntimeError("a fault")
+
+
+def test_fault_of_the_routers_own_is_answered_and_costs_no_other_request() -> None:
+    async def act() -> tuple[list[int], str, int]:
+        async with routed(FakeEngine()) as router:
+            client = await RawClient.connect(router.port)
+            statuses, code = [], ""
+            for routes in (Faulty(strategy="session"), Routes()):
+                router.front.use(routes)
+                client.send(post(CHAT, b"{}"))
+                answer = await client.answer()
+                statuses.append(answer.status)
+                code = code or json.loads(answer.body)["error"]["code"]
+            return statuses, code, router.budget.held_bytes
+
+    assert run_loop(act()) == ([500, 200], "internal_error", 0)
