@@ -126,14 +126,12 @@ class Request:
         """Names of `fields` that were sent more than once."""
         return self._repeated if self.fields else _NOTHING
 
-    def add_field(self, name: bytes, value: bytes) -> bytes:
-        """One more was read; returns its name in lower case."""
+    def add_field(self, lower: bytes, value: bytes) -> None:
+        """One more was read, of this name in lower case."""
         fields = self.fields
-        lower = name.lower()
         if lower in fields:
             self._repeated |= {lower}
         fields[lower] = value
-        return lower
 
     def field(self, name: bytes) -> bytes | None:
         """One of `fields`, by its name in lower case; costs little."""
@@ -381,7 +379,11 @@ class RequestReader:
             return
         request = self._request
         value = value.rstrip(b" \t")  # llhttp leaves these, `plain` does not
-        lower = request.add_field(name, value)
+        lower = name.lower()
+        if lower == b"connection" and lower in request.fields:  # each line names further ones
+            request.add_field(lower, b"%b, %b" % (request.fields[lower], value))
+        else:
+            request.add_field(lower, value)
         if lower not in _HOP_BY_HOP:
             request.forwarded.append(b"%s: %s\r\n" % (name, value))
             if len(request.forwarded) > MAX_HEADERS:

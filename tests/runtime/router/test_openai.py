@@ -196,7 +196,7 @@ def test_an_alias_is_replaced_in_the_midst_of_a_body_and_not_within_its_prompt()
 def test_session_comes_from_the_header_before_the_body() -> None:
     request = chat("hi", user="from-body")
     in_body = openai.read(request, session_key=b"user", hash_prompt=False)
-    request.add_field(b"User", b"from-header")
+    request.add_field(b"user", b"from-header")
 
     in_header = openai.read(request, session_key=b"user", hash_prompt=False)
 

@@ -254,7 +254,9 @@ def test_head_for_the_engine_leaves_out_what_speaks_of_the_clients_connection() 
     one.feed(
         head(
             b"Connection: keep-alive, X-Mine, Authorization",
+            b"connection: X-Other",
             b"Keep-Alive: timeout=5",
+            b"X-Other: 2",
             b"Proxy-Authorization: secret",
             b"TE: trailers",
             b"X-Mine: 1",
