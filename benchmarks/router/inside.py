@@ -78,6 +78,9 @@ class Transport:
     def resume_reading(self) -> None:
         pass
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def get_extra_info(self, name: str) -> Transport | None:
         return self if name == "socket" else None
 

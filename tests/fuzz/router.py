@@ -13,8 +13,9 @@ import atheris
 
 with atheris.instrument_imports(include=["hypertier"]):
     from hypertier.router import openai
+    from hypertier.router.heads import request_head
     from hypertier.router.plain import read_answer
-    from hypertier.router.wire import BodyBudget, RequestReader, request_head
+    from hypertier.router.wire import BodyBudget, RequestReader
 
 
 def read(*parts: bytes) -> tuple[list[tuple[bytes, bytes, bytes]], bool]:

@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 
 from hypertier.router.connection import ClientConnection
 from hypertier.router.front import Front
+from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
-from hypertier.router.wire import Request
 
 
 def is_loopback(address: str) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
-from hypertier.router.wire import Request
 
 
 class Grant:

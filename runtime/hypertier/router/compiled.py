@@ -32,6 +32,7 @@ HOT = (
     "decisions",
     "front",
     "gathering",
+    "heads",
     "holders",
     "kv_index",
     "loads",

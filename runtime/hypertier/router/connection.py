@@ -7,8 +7,9 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal, error_response
-from hypertier.router.wire import BodyBudget, Request, RequestReader
+from hypertier.router.wire import BodyBudget, RequestReader
 
 # What a client may send ahead while its request is answered; more is left in the kernel.
 MAX_AHEAD_BYTES: Final = 64 * 1024

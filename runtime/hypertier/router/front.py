@@ -19,6 +19,7 @@ from hypertier.router.admission import Admission, Arrival, Grant
 from hypertier.router.canary import Canaries
 from hypertier.router.connection import ClientConnection
 from hypertier.router.decisions import weigh
+from hypertier.router.heads import Request
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
 from hypertier.router.models import LIST_PATH, Models, form_model, model_in_path
 from hypertier.router.openai import InferenceRequest, Refusal
@@ -29,7 +30,7 @@ from hypertier.router.routes import STRATEGY_HEADER, Routes
 from hypertier.router.settings import MAX_SECONDS, RouterSettings
 from hypertier.router.shadow import ShadowClient, Shadows
 from hypertier.router.tracing import Tracing
-from hypertier.router.wire import BodyBudget, Request
+from hypertier.router.wire import BodyBudget
 
 log = logging.getLogger("hypertier.router")
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
 from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.wire import Request
 
 LIST_PATH = b"/v1/models"
 MAX_MODELS = 16_384

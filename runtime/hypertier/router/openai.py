@@ -22,7 +22,7 @@ from hypertier.router import anthropic
 from hypertier.router.top_level import model_of
 
 if TYPE_CHECKING:
-    from hypertier.router.wire import Request
+    from hypertier.router.heads import Request
 
 # Block sizes grow with the prompt: (offset up to which the size holds, bytes of a block). Short prompts
 # get a fine grain; 256 KiB of prompt costs 69 hashes. What lies behind MAX_HASHED_BYTES is as good as

@@ -19,10 +19,10 @@ from typing import Any
 
 from hypertier.errors import HttpError
 from hypertier.router.engine_http import ask
+from hypertier.router.heads import Request, request_head
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.wire import Request, request_head
 
 log = logging.getLogger("hypertier.router")
 

@@ -13,6 +13,7 @@ from hypertier.router.admission import Grant
 from hypertier.router.counts import RequestCounts
 from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, weigh
 from hypertier.router.gathering import Gathering
+from hypertier.router.heads import Request, request_head
 from hypertier.router.health import is_own_limit
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.outliers import Outliers, RetryBudget
@@ -24,7 +25,6 @@ from hypertier.router.settings import RouterSettings
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.tracing import Trace
 from hypertier.router.upstream import Upstream
-from hypertier.router.wire import Request, request_head
 
 # Of an answer's end, kept for who asks what it took: `usage` stands there.
 _END_BYTES: Final = 4096

@@ -10,7 +10,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from hypertier.errors import MissingPackageError
-from hypertier.router.wire import Request
+from hypertier.router.heads import Request
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -9,9 +9,9 @@ import httptools
 
 from hypertier.router.chunks import DONE, NOT_PLAIN, before, read_chunks
 from hypertier.router.gathering import ENOUGH_BYTES, NUM_QUICK, QUICK_SECONDS, Gathering
+from hypertier.router.heads import response_head
 from hypertier.router.plain import CHUNKED, AnswerReader, ResponseHead
 from hypertier.router.replicas import Replica
-from hypertier.router.wire import response_head
 
 RETRIED_STATUSES: Final = frozenset({502, 503, 504})
 MAX_RESPONSE_HEAD_BYTES: Final = 256 * 1024

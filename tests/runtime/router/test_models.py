@@ -9,11 +9,11 @@ from fakes_engine import Answer, FakeEngine, RawClient, get, post, run_loop
 from fakes_router import healthy_replicas, routed
 
 from hypertier.errors import ConfigError
+from hypertier.router.heads import Request
 from hypertier.router.models import MAX_MODELS, Models, form_model
 from hypertier.router.plain import Head, head_of, read_request
 from hypertier.router.replicas import Replica
 from hypertier.router.settings import RouterSettings
-from hypertier.router.wire import Request
 
 CHAT = b"/v1/chat/completions"
 FORM = b"content-type: multipart/form-data; boundary=b"

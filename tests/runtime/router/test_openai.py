@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router import openai
+from hypertier.router.heads import Request
 from hypertier.router.openai import (
     BLOCK_ENDS,
     MAX_HASHED_BYTES,
@@ -18,7 +19,6 @@ from hypertier.router.openai import (
     likely_bytes,
     prefix_bytes,
 )
-from hypertier.router.wire import Request
 
 
 def chat(text: str, **more: object) -> Request:

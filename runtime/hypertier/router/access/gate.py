@@ -17,9 +17,9 @@ from hypertier.router.access.queue import FairQueue
 from hypertier.router.access.tenants import Tenant, Tenants
 from hypertier.router.admission import Arrival, Grant
 from hypertier.router.front import deadline_of
+from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.wire import Request
 from hypertier.spec.access import Access
 
 if TYPE_CHECKING:

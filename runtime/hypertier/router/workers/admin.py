@@ -18,10 +18,11 @@ from hypertier.router import openai
 from hypertier.router.admin import is_loopback
 from hypertier.router.connection import ClientConnection, accepted
 from hypertier.router.front import MAX_TOLD
+from hypertier.router.heads import Request
 from hypertier.router.listening import Listener
 from hypertier.router.metrics import CONTENT_TYPE
 from hypertier.router.openai import Refusal
-from hypertier.router.wire import BodyBudget, Request
+from hypertier.router.wire import BodyBudget
 from hypertier.router.workers import merging
 from hypertier.router.workers.merging import Stage
 

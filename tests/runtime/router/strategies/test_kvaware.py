@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 from fakes_router import Traffic
 
+from hypertier.router.heads import Request
 from hypertier.router.kv_events import Cleared, Stored, chain
 from hypertier.router.openai import InferenceRequest, Prompt, prefix_bytes, read
 from hypertier.router.replicas import Replica
 from hypertier.router.strategies.kvaware import COMPUTING_SHARE, MAX_PROMPT_BYTES, KvAware
-from hypertier.router.wire import Request
 
 NUM_BLOCKS = 8  # of bytes, 64 each, and as many tokens as blocks
 
