@@ -232,7 +232,8 @@ class Scoring:
             return None
         took = now - max(sent.at, load.since)
         expected = self.model.seconds(sent.held, sent.size)
-        if self.model.calibrated and expected > 0 and took > 0:
+        was_known = self.model.calibrated
+        if was_known and expected > 0 and took > 0:
             sent.surprise = _surprise(took / load.slowness, expected, self.model.seconds(0.0, sent.size))
             if sent.surprise in (NOTHING, AS_BELIEVED):
                 self._drift(load, math.log(took / expected), expected)
@@ -240,6 +241,8 @@ class Scoring:
         self._computed(ticket, sent, load, now)
         load.since = now
         self._move(sent.replica, load)
+        if self.model.calibrated and not was_known:
+            self._estimate_anew(now)
         return sent
 
     def finished(self, ticket: Hashable, now: float) -> Sent | None:
@@ -284,6 +287,20 @@ class Scoring:
         self._num_faster -= load.slowness < 1.0
         load.slowness = math.exp(apart) if abs(apart) > MIN_DRIFT else 1.0
         self._num_faster += load.slowness < 1.0
+
+    def _estimate_anew(self, now: float) -> None:
+        """Times are known from now on, and what waits was sent without."""
+        for load in self._loads.values():
+            if not load.pending:
+                continue
+            before = load.pending_seconds
+            for ticket in load.pending:
+                sent = self._sent[ticket]
+                load.pending[ticket] = self.model.seconds(sent.held, sent.size) * load.slowness
+            load.pending_seconds = sum(load.pending.values())
+            load.worked = load.work(now) + load.pending_seconds - before
+            load.worked_at = now
+            self._move(load.number, load)
 
     def _settle(self, load: Load, now: float) -> None:
         """Take what is not streamed and ought to be computed as computed; `ready_at` stays what it was."""

@@ -225,6 +225,27 @@ def test_what_comes_behind_an_answer_that_is_not_streamed_is_learned_from_alone(
     assert made.choose(1000, [], 0b0100, 1010.0).seconds == pytest.approx(true_seconds(0, 1000), rel=0.1)
 
 
+def test_prompts_that_were_sent_before_times_were_known_are_waited_for_by_the_times_of_now() -> None:
+    scoring = Scoring()
+    for replica in range(2):
+        scoring.add(replica, 0.0)
+    for number in range(6):  # while nothing is known, all of these go to one replica
+        scoring.sent(f"early {number}", 1, 0, 40_000, 0.0)
+
+    draw = random.Random(1)
+    now = 0.0
+    for number in range(MIN_OBSERVATIONS):
+        size = draw.randrange(2000, 60_000)
+        scoring.sent(number, 0, 0, size, now)
+        now += true_seconds(0, size)
+        scoring.first_token(number, now)
+        scoring.finished(number, now)
+
+    late = scoring.choose(1000, [], 0b10, 0.0).seconds
+    assert late is not None
+    assert late == pytest.approx(6 * true_seconds(0, 40_000) + true_seconds(0, 1000), rel=0.2)
+
+
 def test_a_removed_replica_is_forgotten_with_what_it_had_in_hand() -> None:
     made = taught()
     made.sent("a", 2, 0, 1000, 1000.0)
