@@ -218,7 +218,7 @@ def test_a_lifecycle_script_is_looked_for_beside_the_file(tmp_path: Path) -> Non
 
     script = load(tmp_path, data).instance_groups[0].lifecycle
 
-    assert script == LifecycleScript(source=str(tmp_path.resolve()), file="on_create.sh")
+    assert script == LifecycleScript(source=str(tmp_path.resolve() / "on_create.sh"))
 
 
 def test_a_lifecycle_script_that_is_not_there_is_named_by_its_group(tmp_path: Path) -> None:
