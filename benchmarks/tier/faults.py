@@ -172,6 +172,9 @@ FAULTS: tuple[Fault, ...] = (
 
 def measure(setting: Setting) -> dict[str, float]:
     """Print a line per fault, and return the worst of them."""
+    known = [fault.__name__ for fault in FAULTS]
+    if unknown := set(setting.faults) - set(known):
+        sys.exit(f"--faults has {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     print(f"first token, seconds; the deadline is {DEADLINE_SECONDS}")
     print("| L2 | without: p50, max | with: p50, max | ratio, p50 (95 %) | most over 1.02 | all over 1.02 |")
     print("|---|---|---|---|---|---|")
