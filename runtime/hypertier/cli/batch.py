@@ -84,7 +84,7 @@ def command(
         click.echo("broken off; the same command goes on with what is missing", err=True)
         sys.exit(130)
     if progress.num_failed:
-        raise BatchError(f"{progress.num_failed} requests have no answer; {output.failures} says why")
+        raise BatchError(f"requests without an answer: {progress.num_failed}; {output.failures} says why")
 
 
 class Progress:

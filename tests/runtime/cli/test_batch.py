@@ -48,7 +48,7 @@ def test_what_has_no_answer_is_told_and_sent_by_the_next_run(tmp_path: Path) -> 
     failed = (tmp_path / "out.errors").read_text()
     again = run(state, tmp_path)
 
-    assert "1 requests have no answer; " in str(first.exception)
+    assert "requests without an answer: 1; " in str(first.exception)
     assert json.loads(failed)["custom_id"] == "a"
     assert (again.exit_code, (tmp_path / "out.errors").exists()) == (0, False)
     assert sorted(state.prompts) == ["a", "a", "b"]
