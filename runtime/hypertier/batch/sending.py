@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from hypertier.batch.requests import BatchRequest
 from hypertier.batch.results import Result
 from hypertier.errors import AnswerError
-from hypertier.http_client import Reply
-from hypertier.verification.answer import read_object, told
-from hypertier.verification.endpoint import Endpoint
+from hypertier.verification.endpoint import Endpoint, problem_of
 
 MAX_ANSWER_BYTES = 64 * 2**20
 MAX_TRIES = 8
@@ -92,13 +90,3 @@ def pause_seconds(attempt: int, retry_after: str | None) -> float:
         return told_seconds + random.random()  # not all at once
     longest: float = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0**attempt)
     return longest * (0.5 + random.random() / 2)
-
-
-def problem_of(reply: Reply) -> str:
-    """What an answer says that is none; empty for 200."""
-    if reply.status == 200:
-        return ""
-    try:
-        return told(read_object(reply.body).get("error") or reply.body)
-    except AnswerError:
-        return told(reply.body)

@@ -180,11 +180,17 @@ def _check_status(reply: Reply) -> None:
     is_fault, to_do = STATUSES.get(
         reply.status, (True, "is the URL that of the router's Service or load balancer?")
     )
+    raise AnswerError(f"it answers {reply.status}: {problem_of(reply)}", to_do, is_fault=is_fault)
+
+
+def problem_of(reply: Reply) -> str:
+    """What an answer that is none says of why; empty for 200."""
+    if reply.status == 200:
+        return ""
     try:
-        problem = told(read_object(reply.body).get("error") or reply.body)
+        return told(read_object(reply.body).get("error") or reply.body)
     except AnswerError:
-        problem = told(reply.body)
-    raise AnswerError(f"it answers {reply.status}: {problem}", to_do, is_fault=is_fault)
+        return told(reply.body)
 
 
 def _remedy(error: HttpError) -> str:
