@@ -51,14 +51,23 @@ async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.Strea
 
 
 async def ask(
-    address: Address, request: bytes, *, timeout_seconds: float, max_bytes: int
+    address: Address,
+    request: bytes,
+    *,
+    timeout_seconds: float,
+    max_bytes: int,
+    connect_seconds: float | None = None,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer to `request`, a head and a body. Raises HttpError."""
+    """Status and body of the answer to `request`, a head and a body. Raises HttpError.
+
+    To connect may take `connect_seconds` of all its time.
+    """
     answer = AnswerReader()
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(timeout_seconds):
-            reader, writer = await connect(address)
+            async with asyncio.timeout(connect_seconds):
+                reader, writer = await connect(address)
             writer.write(request)
             while not answer.is_complete:
                 data = await reader.read(_READ_BYTES)

@@ -17,7 +17,7 @@ from typing import cast
 from hypertier.router import openai
 from hypertier.router.admission import Admission, Arrival, Grant
 from hypertier.router.canary import Canaries
-from hypertier.router.connection import ClientConnection
+from hypertier.router.connection import ClientConnection, Pending
 from hypertier.router.decisions import weigh
 from hypertier.router.heads import Request
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
@@ -162,6 +162,8 @@ class Front:
         heard = {exchange.answering_replica for exchange in pending if isinstance(exchange, Exchange)}
         self._proxy.outliers.sweep({replica for replica in heard if replica is not None})
         self._proxy.retry_budget.tick()
+        if self.prefillers is not None:
+            self.prefillers.sweep()
         self.shadows.sweep(self.tick, settings.response_timeout_seconds)
         for connection in list(self.connections):
             connection.sweep(
@@ -241,13 +243,17 @@ class Front:
         try:
             self._send(connection, request, request_id, grant)
         except Exception:
-            log.exception("a request could not be sent")
-            pending, connection.exchange = connection.exchange, None
-            if pending is not waiting and pending is not None:
-                pending.cancel()
-            elif pending is waiting and grant is not None and grant.released is not None:
-                grant.released()
-            self._refuse(connection, Refusal(500, "a fault of the router's own", "internal_error"))
+            self._fault(connection, waiting, grant)
+
+    def _fault(self, connection: ClientConnection, waiting: Pending | None, grant: Grant | None) -> None:
+        """Answer a request that could not be sent, and end what came of it in place of what was `waiting`."""
+        log.exception("a request could not be sent")
+        pending, connection.exchange = connection.exchange, None
+        if pending is not waiting and pending is not None:
+            pending.cancel()
+        elif pending is waiting and grant is not None and grant.released is not None:
+            grant.released()
+        self._refuse(connection, Refusal(500, "a fault of the router's own", "internal_error"))
 
     def _send(
         self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
@@ -295,7 +301,10 @@ class Front:
 
         def go_on() -> None:
             passed = self._proxy.now() - begun_at
-            self._exchange(connection, request, inference, request_id, grant, waited + passed)
+            try:
+                self._exchange(connection, request, inference, request_id, grant, waited + passed)
+            except Exception:
+                self._fault(connection, leg, grant)
 
         def gone() -> None:
             if grant is not None and grant.released is not None:

@@ -36,11 +36,19 @@ class Outliers:
 
     A replica that comes back is on probation: its next failure takes it out again for twice as long, its
     next success ends that. `stall_seconds` of silence while `MIN_STALLED` streams or more wait for their
-    first token count as dead, too.
+    first token count as dead, too. Where others do the work `without_any`, all may be out.
     """
 
-    def __init__(self, replicas: ReplicaSet, *, stall_seconds: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        *,
+        stall_seconds: float,
+        now: Callable[[], float],
+        without_any: bool = False,
+    ) -> None:
         self.num_withheld = 0
+        self._without_any = without_any
         self._replicas = replicas
         self._stall_seconds = stall_seconds
         self._now = now
@@ -81,8 +89,7 @@ class Outliers:
     def _bar(self, replica: Replica, record: _Record, cause: str) -> None:
         if replica.state is not State.HEALTHY:
             return
-        num_listed = sum(r.state is not State.LEAVING for r in self._replicas.by_url.values())
-        if len(self._replicas.healthy) - 1 < max(1, MIN_HEALTHY_RATIO * num_listed):
+        if not self._without_any and self._is_needed():
             self.num_withheld += 1
             return
         seconds = min(MAX_BAR_SECONDS, BAR_SECONDS * 2**record.num_bars)
@@ -90,6 +97,11 @@ class Outliers:
         record.bar_ended_at = replica.barred_until = self._now() + seconds
         record.failures = FAILURES_IN_A_ROW - 1
         self._replicas.eject(replica, cause, is_silent=cause == "stalled")
+
+    def _is_needed(self) -> bool:
+        """One healthy replica less would be too few."""
+        num_listed = sum(r.state is not State.LEAVING for r in self._replicas.by_url.values())
+        return len(self._replicas.healthy) - 1 < max(1, MIN_HEALTHY_RATIO * num_listed)
 
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is State.LEAVING:

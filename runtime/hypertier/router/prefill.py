@@ -21,6 +21,7 @@ from hypertier.errors import HttpError
 from hypertier.router.engine_http import ask
 from hypertier.router.heads import Request, request_head
 from hypertier.router.openai import InferenceRequest
+from hypertier.router.outliers import Outliers
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
 
@@ -60,7 +61,7 @@ class Prefillers:
     """The replicas that prefill, and the rule for whom: prompts of more than `threshold_tokens`.
 
     `bytes_per_token` tells how long a prompt is; `legs` counts what became of first requests: `good`, or why
-    the whole was sent to one replica.
+    the whole was sent to one replica. `sweep` is to be called once a second.
     """
 
     def __init__(
@@ -71,14 +72,20 @@ class Prefillers:
         threshold_tokens: int,
         bytes_per_token: Callable[[], float],
         timeout_seconds: float,
+        connect_seconds: float,
         suspect: Callable[[Replica], None],
+        outliers: Outliers,
         now: Callable[[], float],
     ) -> None:
         self.replicas = replicas
         self.picker = picker
         self.legs: Counter[str] = Counter()
         self.timeout_seconds = timeout_seconds
+        self.connect_seconds = connect_seconds
         self.suspect = suspect
+        self.outliers = outliers
+        self.heard: set[Replica] = set()
+        """Replicas that answered since the last `sweep`."""
         self.now = now
         self._threshold_tokens = threshold_tokens
         self._bytes_per_token = bytes_per_token
@@ -95,11 +102,20 @@ class Prefillers:
         return True
 
 
+    def sweep(self) -> None:
+        """See what stalls: a replica that says it is well, and answers nobody."""
+        heard, self.heard = self.heard, set()
+        self.outliers.sweep(heard)
+
+
 class Leg:
     """The first request, as a client's connection sees it; `go_on` is called once it ended, anyhow.
 
-    It has `timeout_seconds`.
+    It has `timeout_seconds`, and less where its replica turns out to be frozen: see `WaitingRequest`.
     """
+
+    streamed = True
+    """One token is asked for: whoever waits for it waits for a first token."""
 
     def __init__(
         self,
@@ -121,6 +137,7 @@ class Leg:
         self._go_on = go_on
         self._on_gone = on_gone
         self._task: asyncio.Task[None] | None = None
+        self._patience: asyncio.Timeout | None = None
 
     def start(self) -> None:
         """Send it."""
@@ -131,6 +148,12 @@ class Leg:
         if self._task is not None:
             self._task.cancel()
         self._on_gone()
+
+    def leave(self) -> None:
+        """Its replica is silent, health checks and all: there is who serves the whole."""
+        patience, self._patience = self._patience, None
+        if patience is not None:
+            patience.reschedule(0.0)
 
     def time_out(self) -> None:
         """It has a limit of its own, which is as long."""
@@ -174,20 +197,33 @@ class Leg:
         asked = copy(request)
         asked.body = body
         try:
-            status, answer = await ask(
-                replica.address,
-                request_head(asked, self._request_id) + body,
-                timeout_seconds=self._timeout_seconds,
-                max_bytes=MAX_ANSWER_BYTES,
-            )
+            async with asyncio.timeout(None) as self._patience:
+                replica.waiting.add(self)
+                status, answer = await ask(
+                    replica.address,
+                    request_head(asked, self._request_id) + body,
+                    timeout_seconds=self._timeout_seconds,
+                    max_bytes=MAX_ANSWER_BYTES,
+                    connect_seconds=prefillers.connect_seconds,
+                )
             picker.strategy.first_token(self, now())
+        except TimeoutError:
+            return "silent", None
         except HttpError:
+            prefillers.outliers.failed(replica)
             prefillers.suspect(replica)
             return "failed", None
         finally:
+            self._patience = None
+            replica.waiting.discard(self)
             replica.pending_bytes -= pending
             prefillers.replicas.finish(replica)
             picker.strategy.finished(self, now())
+        prefillers.heard.add(replica)
+        if status < 500:
+            prefillers.outliers.succeeded(replica)
+        else:
+            prefillers.outliers.failed(replica, status)
         if status != 200:
             return f"status_{status}", None
         try:

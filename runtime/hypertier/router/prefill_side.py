@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.health import HealthChecks
+from hypertier.router.outliers import Outliers
 from hypertier.router.picking import Picker
 from hypertier.router.prefill import Prefillers
 from hypertier.router.replicas import Listed, ReplicaSet
@@ -52,7 +53,14 @@ class PrefillSide:
             threshold_tokens=settings.threshold_tokens,
             bytes_per_token=lambda: sizes.bytes_per_token,
             timeout_seconds=settings.response_timeout_seconds,
+            connect_seconds=settings.connect_timeout_seconds,
             suspect=self._health.suspect,
+            outliers=Outliers(
+                replicas,
+                stall_seconds=settings.stall_timeout_seconds,
+                now=time.monotonic,
+                without_any=True,
+            ),
             now=time.monotonic,
         )
 

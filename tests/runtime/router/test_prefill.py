@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fakes_access import ACME, AccessFolder, bearer, salt_of
@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.errors import ConfigError
+from hypertier.router.outliers import FAILURES_IN_A_ROW
 from hypertier.router.prefill import with_members
 from hypertier.router.settings import RouterSettings
 
@@ -139,10 +140,79 @@ def test_without_a_healthy_prefiller_the_request_is_served_whole() -> None:
     assert legs == {"no_replica": 1}
 
 
-def test_client_that_goes_away_ends_the_prefill_and_nothing_is_decoded() -> None:
-    async def never(request: Received, writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
+async def never(request: Received, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
 
+
+@pytest.mark.parametrize("is_frozen", [True, False], ids=["frozen", "healthy-but-silent"])
+def test_prefiller_that_falls_silent_with_a_prompt_in_hand_keeps_nobody_waiting(is_frozen: bool) -> None:
+    """Frozen, it answers no health check either; else two that wait for their first token tell."""
+
+    async def act() -> tuple[list[int], dict[str, int], int, int]:
+        prefiller, decoder = await FakeEngine(never).start(), FakeEngine()
+        try:
+            quick = {"health_interval_seconds": 0.02, "health_timeout_seconds": 0.02}
+            stall = 1800.0 if is_frozen else 0.01
+            more = {"stall_timeout_seconds": stall, "prefill_replicas": (prefiller.url,)} | quick
+            async with routed(decoder, **more) as router:
+                clients = [await RawClient.connect(router.port) for _ in range(2)]
+                for client in clients:
+                    client.send(post(CHAT, json.dumps(LONG).encode()))
+                await eventually(lambda: len(prefiller.received) == 2)
+                prefiller.frozen = is_frozen
+                prefillers = router.front.prefillers
+                assert prefillers is not None
+                await eventually(lambda: bool(router.front.sweep() or prefillers.legs))
+                statuses = [(await client.answer()).status for client in clients]
+                left = sum(replica.pending_bytes for replica in prefillers.replicas.by_url.values())
+                assert [json.loads(request.body) for request in decoder.received] == [LONG, LONG]
+                return statuses, dict(prefillers.legs), prefillers.replicas.in_flight, left
+        finally:
+            await prefiller.kill()
+
+    assert run_loop(act()) == ([200, 200], {"silent": 2}, 0, 0)
+
+
+def test_prefiller_that_fails_again_and_again_is_asked_no_more_whatever_its_health_says() -> None:
+    async def act() -> tuple[set[int], int, dict[str, int]]:
+        prefiller = await FakeEngine(answering(json_answer(b"{}", b"500 Oops"))).start()
+        decoder = FakeEngine()
+        try:
+            async with routed(decoder, prefill_replicas=(prefiller.url,)) as router:
+                client = await RawClient.connect(router.port)
+                statuses = set()
+                for _ in range(2 * FAILURES_IN_A_ROW):
+                    client.send(post(CHAT, json.dumps(LONG).encode()))
+                    statuses.add((await client.answer()).status)
+                assert router.front.prefillers is not None
+                return statuses, len(prefiller.received), dict(router.front.prefillers.legs)
+        finally:
+            await prefiller.kill()
+
+    ends = {"status_500": FAILURES_IN_A_ROW, "no_replica": FAILURES_IN_A_ROW}
+    assert run_loop(act()) == ({200}, FAILURES_IN_A_ROW, ends)
+
+
+def test_a_fault_of_our_own_behind_the_prefill_is_answered() -> None:
+    """As before it: the client hears, and nothing stays held."""
+
+    async def act() -> tuple[int, int]:
+        prefiller, decoder = await FakeEngine(prefilled).start(), FakeEngine()
+        try:
+            async with routed(decoder, prefill_replicas=(prefiller.url,)) as router:
+                router.front.tracing = cast(Any, object())
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, json.dumps(LONG).encode()))
+                status = (await client.answer()).status
+                router.front.tracing = None
+                return status, router.budget.held_bytes
+        finally:
+            await prefiller.kill()
+
+    assert run_loop(act()) == (500, 0)
+
+
+def test_client_that_goes_away_ends_the_prefill_and_nothing_is_decoded() -> None:
     async def act() -> tuple[int, int, int]:
         prefiller = await FakeEngine(never).start()
         decoder = FakeEngine()
@@ -165,9 +235,6 @@ def test_client_that_goes_away_ends_the_prefill_and_nothing_is_decoded() -> None
 
 
 def test_a_clients_deadline_counts_the_time_of_the_prefill() -> None:
-    async def never(request: Received, writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
     async def act() -> tuple[int, str]:
         prefiller = await FakeEngine(never).start()
         try:
