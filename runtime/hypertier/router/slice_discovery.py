@@ -24,6 +24,10 @@ SLACK_SECONDS = 10.0
 RESYNC_SECONDS = 600.0
 """All is listed anew this often, whatever the watches told."""
 MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.2, 15.0
+SHORT_WATCH_SECONDS = 1.0
+"""A watch that a server ends well, but so soon, is none: to ask again at once would go on without end."""
+STEADY_SECONDS = 10.0
+"""What fails after so long, as where something between cuts quiet connections, is no failure in a row."""
 
 
 class SliceDiscovery:
@@ -53,17 +57,25 @@ class SliceDiscovery:
         self._version: str | None = None
         self._resync_at = 0.0
         self._num_failures = 0
+        self._has_failed = False
 
     async def step(self) -> None:
-        """List where that is due, then watch until the server ends it; what fails is counted."""
+        """List where that is due, then watch until the server ends it; what fails is counted.
+
+        A list ends no row of failures: where no watch can follow, none is of use.
+        """
+        began = self._now()
         try:
-            if self._version is None or self._now() >= self._resync_at:
+            self._has_failed = False
+            if self._version is None or began >= self._resync_at:
                 await self._list()
             else:
                 await self._watch(self._version)
-            self._num_failures = 0
+                self._num_failures = 0
         except ApiServerError as error:
-            self._num_failures += 1
+            self._has_failed = True
+            is_in_a_row = self._now() - began < STEADY_SECONDS
+            self._num_failures = self._num_failures + 1 if is_in_a_row else 1
             self._counts.failed(error.cause, str(error))
             if error.cause in ("expired", "malformed"):
                 self._version = None
@@ -72,7 +84,7 @@ class SliceDiscovery:
         """Step for ever; after failures wait, longer each time, so that routers do not all come at once."""
         while True:
             await self.step()
-            if self._num_failures:
+            if self._has_failed:
                 longest = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2**self._num_failures)
                 await self._sleep(random.uniform(MIN_BACKOFF_SECONDS, longest))
 
@@ -95,6 +107,7 @@ class SliceDiscovery:
             resourceVersion=version,
             timeoutSeconds=str(WATCH_SECONDS),
         )
+        began = self._now()
         lines = self._server.lines(target, silence_seconds=WATCH_SECONDS + SLACK_SECONDS)
         async with aclosing(lines):
             async for line in lines:
@@ -102,6 +115,8 @@ class SliceDiscovery:
                     self._apply(line)
                 if self._now() >= self._resync_at:
                     return
+        if self._now() - began < SHORT_WATCH_SECONDS:
+            raise ApiServerError("closed", "the server ended a watch at once")
         self._counts.answered("watched")
 
     def _apply(self, line: bytes) -> None:

@@ -22,7 +22,7 @@ A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 
 
 class Followed:
-    """A router's list that follows the API; `naps` is how often it waited after a failure."""
+    """A router's list that follows the API."""
 
     def __init__(self, api: SlicesApi) -> None:
         self.api = api
@@ -30,7 +30,7 @@ class Followed:
         self.replicas = ReplicaSet()
         self.reports: list[str] = []
         self.counts = DiscoveryCounts(lambda: self.now, self.reports.append)
-        self.naps = 0
+        self.pauses: list[float] = []
         self.discovery = SliceDiscovery(
             api.server,
             Service("ns", "engine", 8000),
@@ -40,8 +40,13 @@ class Followed:
             sleep=self._nap,
         )
 
+    @property
+    def naps(self) -> int:
+        """How often it waited after a failure; `pauses` are for how long."""
+        return len(self.pauses)
+
     async def _nap(self, seconds: float) -> None:
-        self.naps += 1
+        self.pauses.append(seconds)
         await asyncio.sleep(0.002)
 
     @property
@@ -242,6 +247,7 @@ def test_watch_that_went_silent_is_made_up_for_by_the_resync(tmp_path: Path) -> 
 
 def test_watch_that_the_server_ends_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_discovery, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(slice_discovery, "SHORT_WATCH_SECONDS", 0.0)
 
     async def act(followed: Followed) -> None:
         await eventually(lambda: followed.counts.answers["watched"] >= 2)
@@ -252,6 +258,61 @@ def test_watch_that_the_server_ends_goes_on(tmp_path: Path, monkeypatch: pytest.
 
     assert followed.counts.answers["list"] == 1
     assert followed.naps == 0
+
+
+@pytest.fixture
+def longest_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slice_discovery.random, "uniform", lambda least, most: most)
+
+
+FEWER_EACH_TIME = [0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0]
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_server_that_ends_every_watch_at_once_is_asked_ever_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slice_discovery, "WATCH_SECONDS", 0)
+
+    async def act(followed: Followed) -> None:
+        followed.api.cut()
+        await eventually(lambda: followed.naps >= len(FEWER_EACH_TIME))
+        followed.api.put(slice_of("s2", endpoint(B)))
+        await followed.sees(A, B)
+
+    followed = follow(tmp_path, act)
+
+    assert followed.pauses[: len(FEWER_EACH_TIME)] == pytest.approx(FEWER_EACH_TIME)
+    assert followed.counts.failures["closed"] >= len(FEWER_EACH_TIME)
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_server_that_lists_and_takes_no_watch_is_asked_ever_less(tmp_path: Path) -> None:
+    async def act(followed: Followed) -> None:
+        followed.api.oldest = 10**9  # every version is too old as soon as it is given out
+        followed.api.cut()
+        await eventually(lambda: followed.naps >= len(FEWER_EACH_TIME))
+        followed.api.put(slice_of("s2", endpoint(B)))
+        await followed.sees(A, B)
+
+    followed = follow(tmp_path, act)
+
+    assert followed.pauses[: len(FEWER_EACH_TIME)] == pytest.approx(FEWER_EACH_TIME)
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_watches_that_are_cut_now_and_then_are_taken_up_soon_each_time(tmp_path: Path) -> None:
+    """As by what stands between and drops connections that were quiet for a minute."""
+
+    async def act(followed: Followed) -> None:
+        for number in range(6):
+            followed.now += 60.0
+            followed.api.cut()
+            await eventually(lambda number=number: followed.api.num_watches >= number + 2)
+
+    followed = follow(tmp_path, act)
+
+    assert followed.pauses == pytest.approx([0.4] * 6)
 
 
 def test_server_that_says_nothing_at_all_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
