@@ -11,6 +11,7 @@ from fakes_engine import FakeEngine
 from hypertier.router.admission import Admission
 from hypertier.router.app import Router
 from hypertier.router.cache_sizes import CacheSizes
+from hypertier.router.models import Models
 from hypertier.router.news import News, Sent
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
@@ -67,7 +68,8 @@ class Traffic:
             sizes=self.sizes,
             now=lambda: self.now,
         )
-        self.picker = Picker(self.strategy, self.replicas)
+        self.models = Models(self.replicas)
+        self.picker = Picker(self.strategy, self.replicas, models=self.models)
         self.choices: list[Choice] = []
 
     def send(self, request: InferenceRequest) -> Choice:

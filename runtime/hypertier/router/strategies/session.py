@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 import xxhash
@@ -38,7 +38,7 @@ class Session(ByLoad):
         self._owners: list[Replica] = []
 
     def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
-        """The first replica behind the session's place on the ring that is not full.
+        """The first replica behind the session's place on the ring that is not full, of the candidates' mean.
 
         The reason is `session`, `spill` where the session's own replica was full, `load` without a session.
         """
@@ -47,14 +47,21 @@ class Session(ByLoad):
         healthy = self.replicas.healthy
         if healthy is not self._built_for:
             self._build(healthy)
-        fair = (self.in_flight + 1) / max(1, len(healthy))
-        bound = max(MIN_BOUND, math.ceil(BOUND * fair))
+        loads = self.in_flight
+        among: Collection[Replica] = candidates
+        if candidates is not healthy:  # those of another model, say, have loads of their own
+            among = set(candidates)
+            loads = sum(map(self.load, candidates))
+        bound = max(MIN_BOUND, math.ceil(BOUND * (loads + 1) / len(candidates)))
         place = bisect(self._points, xxhash.xxh3_64_intdigest(request.session))
         owners = self._owners
-        own = owners[place % len(owners)]
+        own: Replica | None = None
         for at in range(place, place + len(owners)):
             replica = owners[at % len(owners)]
-            if self.load(replica) < bound and (candidates is healthy or replica in candidates):
+            if among is not candidates and replica not in among:
+                continue
+            own = own or replica
+            if self.load(replica) < bound:
                 return Choice(replica, "session" if replica is own else "spill")
         return Choice(self.least_loaded(candidates), "spill")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from fakes_router import Traffic
 from hypothesis import given
@@ -57,3 +58,25 @@ def test_session_that_had_to_move_is_counted_as_spilled() -> None:
     reasons = [traffic.send(SESSIONS[0]).reason for _ in range(MIN_BOUND + 1)]
 
     assert reasons == ["session"] * MIN_BOUND + ["spill"]
+
+
+def serving(traffic: Traffic, model: bytes, replicas: Sequence[Replica]) -> None:
+    for replica in replicas:
+        traffic.models.learn(replica, [{"id": model.decode()}])
+
+
+@given(num_busy=st.integers(1, 3), num_idle=st.integers(1, 12), num_sessions=st.integers(20, 200))
+def test_replicas_of_another_model_are_no_part_of_the_mean(
+    num_busy: int, num_idle: int, num_sessions: int
+) -> None:
+    """However many stand idle beside them, those of the model that is asked for share its load alone."""
+    mixed, alone = Traffic("session", num_busy + num_idle), Traffic("session", num_busy)
+    serving(mixed, b"busy", mixed.replicas.healthy[:num_busy])
+    serving(mixed, b"idle", mixed.replicas.healthy[num_busy:])
+
+    sent = [session.replace(model=b"busy") for session in SESSIONS[:num_sessions]]
+    choices = [[traffic.send(request) for request in sent] for traffic in (mixed, alone)]
+
+    for one, other in zip(*choices, strict=True):
+        assert one.replica.url == other.replica.url
+        assert one.reason in (other.reason, "only")
