@@ -112,14 +112,20 @@ class AccessWatch:
             await self._step_jwks(self._jwt, 0.0)
 
     async def run(self) -> None:
-        """Look for changes until cancelled."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
+        """Look for changes until cancelled; an issuer that takes its time holds up no withdrawn key."""
+        await asyncio.gather(self._watch_files(), self._watch_jwks())
+
+    async def _watch_files(self) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             self.step()
-            if self._jwt is not None:
-                await self._step_jwks(self._jwt, clock() - began)
+
+    async def _watch_jwks(self) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while self._jwt is not None:
+            await asyncio.sleep(WATCH_SECONDS)
+            await self._step_jwks(self._jwt, clock() - began)
 
     def step(self) -> None:
         """Read what changed."""

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import logging
-import urllib.request
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from urllib.error import URLError
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
-from hypertier.errors import JwksError
+from hypertier.errors import HttpError, JwksError
+from hypertier.http_client import ask_url
 
 log = logging.getLogger("hypertier.router")
 
 MAX_BYTES = 2**20
 MAX_KEYS = 256
 FETCH_SECONDS = 5.0
+"""All of a fetch, however slowly it comes."""
 MIN_RSA_BITS = 2048  # NIST SP 800-131A Rev. 2, table 2
 _OF_CURVE = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",), "Ed25519": ("EdDSA",)}
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -83,11 +82,6 @@ def _signing_key(entry: dict[str, Any], allowed: Sequence[str]) -> SigningKey | 
     return SigningKey(key, able)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-
 def read(place: str) -> bytes:
     """What stands at an https URL, or in a file; waits for it. Raises JwksError.
 
@@ -99,12 +93,10 @@ def read(place: str) -> bytes:
                 return file.read(MAX_BYTES)
         except OSError as error:
             raise JwksError(f"{place}: {error.strerror}") from error
-    opener = urllib.request.build_opener(_NoRedirect)
     try:
-        with opener.open(place, timeout=FETCH_SECONDS) as answer:
-            text: bytes = answer.read(MAX_BYTES + 1)
-    except (URLError, OSError, ValueError, http.client.HTTPException) as error:
-        raise JwksError(f"{place}: {getattr(error, 'reason', error)}") from error
-    if len(text) > MAX_BYTES:
-        raise JwksError(f"{place}: more than {MAX_BYTES} bytes")
+        status, text = ask_url(place, timeout_seconds=FETCH_SECONDS, max_bytes=MAX_BYTES)
+    except HttpError as error:
+        raise JwksError(f"{place} {error}") from error
+    if status != 200:
+        raise JwksError(f"{place} answered with {status}")
     return text

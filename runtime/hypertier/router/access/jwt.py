@@ -120,7 +120,9 @@ class JwtVerifier:
         if not isinstance(tenant, str) or not TENANT.fullmatch(tenant):
             return Rejected("tenant")
         session = claims.get(self._session_claim) if self._session_claim else None
-        return Verified(tenant, until + leeway, session.encode() if isinstance(session, str) else None)
+        # JSON can spell half a surrogate pair, and a claim of its client's choice may have one.
+        named = session.encode("utf-8", "surrogatepass") if isinstance(session, str) else None
+        return Verified(tenant, until + leeway, named)
 
 
 def _time(value: Any) -> float | None:

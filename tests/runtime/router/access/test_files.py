@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from fakes_access import ACME, CHAT, AccessFolder, bearer
-from fakes_engine import FakeEngine, RawClient, post, run_loop
+from fakes_engine import FakeEngine, RawClient, eventually, json_answer, post, run_loop
 from fakes_jwt import AUDIENCE, ISSUER, Issuer
 from fakes_router import routed
 
 from hypertier.cli.router import command
 from hypertier.errors import ConfigError, HypertierError, JwksError
-from hypertier.router.access import jwks, keys
+from hypertier.router.access import files, jwks, keys
 from hypertier.router.access.files import AccessFiles
 from hypertier.router.app import Router
 from hypertier.router.settings import RouterSettings
@@ -204,6 +204,71 @@ def test_keys_of_jwts_are_fetched_kept_and_fetched_again_but_not_too_often(tmp_p
 
     assert statuses == [503, 503, 200, 401, 200, 401, 401, 200, 401, 200, 200]
     assert fetched == [1, 2, 2, 3, 4]
+
+
+def test_an_issuer_that_never_answers_holds_up_no_withdrawn_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(files, "JWKS_SECONDS", 0.0)
+
+    async def act() -> int:
+        connections: list[asyncio.StreamWriter] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(writer)
+            await reader.readuntil(b"\r\n\r\n")
+            if len(connections) == 1:
+                writer.write(json_answer(Issuer().jwks()))
+                writer.close()
+
+        issuer = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{issuer.sockets[0].getsockname()[1]}/jwks"
+        policy = f"access: {{jwt: {{jwks: '{url}', issuer: '{ISSUER}', audience: {AUDIENCE}}}}}\n"
+        folder = AccessFolder(tmp_path, policy)
+        try:
+            async with routed(FakeEngine(), **folder.settings) as router:
+                assert await status(router, bearer(ACME)) == 200
+                await eventually(lambda: len(connections) == 2)
+                folder.keys.write_text("# nobody's\n")
+                assert router._door is not None
+                gate = router._door.gate
+                await eventually(lambda: len(gate.ring) == 0)
+                answered = await status(router, bearer(ACME))
+                assert len(connections) == 2  # it is still asked, and nobody beside it
+                for connection in connections:
+                    connection.transport.abort()
+                return answered
+        finally:
+            issuer.close()
+
+    assert run_loop(act()) == 401
+
+
+def test_a_set_of_keys_that_comes_drop_by_drop_is_waited_for_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jwks, "FETCH_SECONDS", 0.05)
+    has_given_up = threading.Event()
+
+    def answer() -> None:
+        client, _ = listening.accept()
+        with client:
+            client.recv(65536)
+            client.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 300\r\n\r\n")
+            for _ in range(300):
+                if not has_given_up.wait(0.001):
+                    client.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            with pytest.raises(JwksError):
+                jwks.read(f"http://127.0.0.1:{listening.getsockname()[1]}/jwks")
+        finally:
+            has_given_up.set()
+            thread.join()
 
 
 async def status(router: Router, header: bytes) -> int:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from fakes_jwt import AUDIENCE, ISSUER, NOW, Issuer
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from hypertier.errors import ConfigError, JwksError
 from hypertier.router.access import jwks
@@ -16,6 +18,11 @@ from hypertier.router.access.verdict import Rejected, Verified
 from hypertier.spec.access import ASYMMETRIC, Jwt
 
 K1 = Issuer()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
 
 
 def settings(**changes: Any) -> Jwt:
@@ -142,6 +149,20 @@ def test_tenant_and_session_are_claims() -> None:
     assert found.verify(token, NOW) == Verified("zeta", NOW + 3660, b"s-1")
 
 
+@given(st.dictionaries(st.sampled_from(["sub", "sid", "exp", "nbf", "iat", "jti", "aud"]), JSON, min_size=1))
+@example({"sid": "\ud800"})
+def test_whatever_an_issuer_signs_is_taken_or_refused(claims: dict[str, Any]) -> None:
+    """A claim may say what its client likes, and JSON can spell what UTF-8 can't."""
+    assert isinstance(verifier().verify(K1.token(**claims), NOW), Verified | Rejected)
+
+
+@given(st.dictionaries(st.sampled_from(["kid", "alg", "typ", "crit", "b64", "jwk", "jku", "x5c"]), JSON))
+def test_whatever_a_head_says_no_forged_token_is_taken(head: dict[str, Any]) -> None:
+    forged = unsigned({"alg": "ES256", "kid": "k1"} | head, b"x" * 64)
+
+    assert isinstance(verifier().verify(forged, NOW), Rejected)
+
+
 def test_known_tokens_are_bounded() -> None:
     found = verifier()
     for number in range(MAX_KNOWN + 1):
@@ -170,6 +191,19 @@ def test_known_tokens_are_bounded() -> None:
 def test_a_set_without_a_usable_key_is_refused(text: bytes) -> None:
     with pytest.raises(JwksError):
         jwks.parse(text, ASYMMETRIC)
+
+
+@given(
+    st.sampled_from([K1, Issuer("RS256"), Issuer("EdDSA")]),
+    st.dictionaries(st.sampled_from(["kty", "crv", "x", "y", "n", "e", "alg", "use", "key_ops"]), JSON),
+)
+def test_a_key_that_is_none_is_left_out_and_the_others_stay(issuer: Issuer, changes: dict[str, Any]) -> None:
+    """Whatever else it raised would end the watch, and with it the withdrawal of keys."""
+    good = Issuer(kid="good")
+
+    found = jwks.parse(issuer.jwks(good, **(changes | {"kid": "changed"})), ASYMMETRIC)
+
+    assert "good" in found
 
 
 def test_short_rsa_keys_are_left_out() -> None:
