@@ -142,7 +142,12 @@ class Router:
             timeout_seconds=settings.health_timeout_seconds,
             failures=self.background_failures,
         )
-        outliers = Outliers(self.replicas, stall_seconds=settings.stall_timeout_seconds, now=time.monotonic)
+        outliers = Outliers(
+            self.replicas,
+            stall_seconds=settings.stall_timeout_seconds,
+            now=time.monotonic,
+            groups=self._models.groups_of,
+        )
         retry_budget = RetryBudget(settings.retry_budget)
         self.metrics.registry.register(ProtectionCounts(outliers, retry_budget))
         proxy = Proxy(

@@ -66,6 +66,17 @@ class Models:
         names = _bases(self._listed.get(replica, {}))
         return names[0][0] if names else None
 
+    def groups_of(self, replica: Replica) -> list[list[Replica]]:
+        """For each model of the replica's, adapters aside, those that serve it: itself, and all unknown ones.
+
+        All there are, where it is not known what it serves.
+        """
+        every = list(self._replicas.by_url.values())
+        names = [name.encode() for name, *_ in _bases(self._listed.get(replica, {}))]
+        if not names:
+            return [every]
+        return [[r for r in every if r not in self._listed or name in self._listed[r]] for name in names]
+
     def servers(self, model: bytes, candidates: Collection[Replica]) -> list[Replica]:
         """Those of the candidates that serve the model, or, where none is known to, that did not say all."""
         known = [r for r in candidates if model in self._listed.get(r, ())]

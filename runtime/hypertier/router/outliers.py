@@ -8,7 +8,7 @@ left are crushed. What a client or an overload is to blame for (4xx, 429, 503) i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,8 @@ FAILURES_IN_A_ROW: Final = 5
 BAR_SECONDS: Final = 10.0
 MAX_BAR_SECONDS: Final = 300.0
 MIN_HEALTHY_RATIO: Final = 0.5
-"""Of the listed replicas so many stay in the choice, however they answer: a fault of all is not one's."""
+"""Of the listed replicas of a model so many stay in the choice, however they answer: a fault of all is not
+one's."""
 MIN_STALLED: Final = 2
 """A single prompt may be a very long one."""
 
@@ -36,7 +37,8 @@ class Outliers:
 
     A replica that comes back is on probation: its next failure takes it out again for twice as long, its
     next success ends that. `stall_seconds` of silence while `MIN_STALLED` streams or more wait for their
-    first token count as dead, too. Where others do the work `without_any`, all may be out.
+    first token count as dead, too. Where others do the work `without_any`, all may be out. `groups` of
+    replicas can take one's place, each for a part of what it serves: all are one, where nothing is said.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class Outliers:
         stall_seconds: float,
         now: Callable[[], float],
         without_any: bool = False,
+        groups: Callable[[Replica], Iterable[Collection[Replica]]] | None = None,
     ) -> None:
         self.num_withheld = 0
+        self._groups = groups
         self._without_any = without_any
         self._replicas = replicas
         self._stall_seconds = stall_seconds
@@ -89,7 +93,7 @@ class Outliers:
     def _bar(self, replica: Replica, record: _Record, cause: str) -> None:
         if replica.state is not State.HEALTHY:
             return
-        if not self._without_any and self._is_needed():
+        if not self._without_any and self._is_needed(replica):
             self.num_withheld += 1
             return
         seconds = min(MAX_BAR_SECONDS, BAR_SECONDS * 2**record.num_bars)
@@ -98,14 +102,21 @@ class Outliers:
         record.failures = FAILURES_IN_A_ROW - 1
         self._replicas.eject(replica, cause, is_silent=cause == "stalled")
 
-    def _is_needed(self) -> bool:
-        """One healthy replica less would be too few."""
-        num_listed = sum(r.state is not State.LEAVING for r in self._replicas.by_url.values())
-        return len(self._replicas.healthy) - 1 < max(1, MIN_HEALTHY_RATIO * num_listed)
+    def _is_needed(self, replica: Replica) -> bool:
+        """Without it too few were left of those that serve what it does."""
+        groups = self._groups(replica) if self._groups is not None else (self._replicas.by_url.values(),)
+        return any(_is_small(group) for group in groups)
 
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is State.LEAVING:
             self._records.pop(replica, None)
+
+
+def _is_small(group: Collection[Replica]) -> bool:
+    """One healthy replica less would be too few."""
+    num_listed = sum(replica.state is not State.LEAVING for replica in group)
+    num_healthy = sum(replica.state is State.HEALTHY for replica in group)
+    return num_healthy - 1 < max(1, MIN_HEALTHY_RATIO * num_listed)
 
 
 class RetryBudget:

@@ -10,6 +10,7 @@ from fakes_router import routed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypertier.router.models import Models
 from hypertier.router.outliers import BAR_SECONDS, FAILURES_IN_A_ROW, Outliers, RetryBudget
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.settings import Address
@@ -34,7 +35,13 @@ class World:
     def __init__(self, count: int = 4, stall_seconds: float = 60.0) -> None:
         self.now = 1000.0
         self.replicas = ReplicaSet(lambda: self.now)
-        self.outliers = Outliers(self.replicas, stall_seconds=stall_seconds, now=lambda: self.now)
+        self.models = Models(self.replicas)
+        self.outliers = Outliers(
+            self.replicas,
+            stall_seconds=stall_seconds,
+            now=lambda: self.now,
+            groups=self.models.groups_of,
+        )
         self.replicas.replace(Address(f"10.0.0.{number}", 8000) for number in range(count))
         self.all = list(self.replicas.by_url.values())
         self.check()
@@ -142,6 +149,40 @@ def test_no_history_empties_the_choice(steps: list[tuple[int, int]]) -> None:
         world.now += 0.1
 
     assert len(world.replicas.healthy) >= 3
+
+
+MODELS = st.lists(st.sets(st.sampled_from("abc"), min_size=1), min_size=2, max_size=8)
+
+
+@given(MODELS, st.lists(st.integers(0, 7), max_size=60))
+def test_no_history_leaves_a_model_without_half_of_its_replicas(
+    served: list[set[str]], failing: list[int]
+) -> None:
+    """A prompt that breaks the one engine of a model, sent by one client, closes that model for nobody."""
+    world = World(count=len(served))
+    for replica, models in zip(world.all, served, strict=True):
+        entries = [{"id": model} for model in sorted(models)]
+        world.models.learn(replica, [*entries, {"id": f"own-{replica.url}", "parent": "a"}])
+
+    for number in failing:
+        world.fail(world.all[number % len(served)])
+
+    for model in "abc":
+        serving = [r for r, models in zip(world.all, served, strict=True) if model in models]
+        healthy = [replica for replica in serving if replica.state is State.HEALTHY]
+        assert len(healthy) >= min(len(serving), max(1, len(serving) / 2))
+
+
+def test_replicas_of_other_models_do_not_keep_a_failing_one() -> None:
+    world = World(count=6)
+    for number, replica in enumerate(world.all):
+        world.models.learn(replica, [{"id": "few" if number < 3 else "others"}])
+    for replica in world.all[3:]:
+        world.replicas.eject(replica, "health_refused")
+
+    world.fail(world.all[0])
+
+    assert world.all[0].state is State.EJECTED
 
 
 def test_healthy_replica_without_tokens_is_out_and_what_waits_there_leaves() -> None:

@@ -211,6 +211,7 @@ def test_an_issuer_that_never_answers_holds_up_no_withdrawn_key(
 ) -> None:
     monkeypatch.setattr(files, "WATCH_SECONDS", 0.01)
     monkeypatch.setattr(files, "JWKS_SECONDS", 0.0)
+    monkeypatch.setattr(jwks, "FETCH_SECONDS", 600.0)
 
     async def act() -> int:
         connections: list[asyncio.StreamWriter] = []
