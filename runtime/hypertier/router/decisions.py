@@ -111,6 +111,13 @@ class Decisions:
 
         self.add = add
 
+    def unheard(self) -> Decisions:
+        """The same ones; of what is added here no listener hears."""
+        same = Decisions()
+        same._latest = self._latest
+        same.add = self._latest.append
+        return same
+
     def told(self, request_id: str | None, limit: int, epoch: float = 0.0) -> list[dict[str, Any]]:
         """Latest first: all, or those of one id."""
         wanted = None if request_id is None else request_id.encode("latin-1", "replace")[:MAX_NAME_BYTES]

@@ -355,8 +355,6 @@ class Front:
             variant = route.variant(_route_key(inference, request_id))
             if variant is not None and variant != model:
                 session = inference.session
-                if self.canaries is not None and self._models.refusal(variant) is not None:
-                    self.canaries.ended(variant, "5xx")  # refused before it is sent anywhere
                 self._rename_model(request, {model: variant})
                 inference = self._read(request, seed).replace(session=session)
         return inference.replace(strategy=strategy) if strategy is not None else inference
@@ -370,7 +368,9 @@ class Front:
         copied = copy(request)
         self._rename_model(copied, renamed)
         client = ShadowClient(self.shadows)
-        exchange = Exchange(self._proxy, client, copied, self._read(copied, seed), request_id + b"-shadow")
+        exchange = Exchange(
+            self._proxy.for_copies(), client, copied, self._read(copied, seed), request_id + b"-shadow"
+        )
         client.exchange = exchange
         exchange.start()
 
@@ -414,10 +414,12 @@ class Front:
         connection.exchange = None
         if grant is not None and grant.released is not None:
             grant.released()
-        if refusal is not None:
-            self._refuse(connection, refusal)
-        else:
+        if refusal is None:
             self._answer(connection, request, 200, self._models.answer())
+            return True
+        if self.canaries is not None and inference.model is not None:
+            self.canaries.ended(inference.model, "5xx")  # of a split, perhaps: nobody serves it
+        self._refuse(connection, refusal)
         return True
 
     def _answer_or_point_to_metrics(self, connection: ClientConnection, request: Request) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, cast
 
 from hypertier.router.admission import Grant
@@ -69,6 +69,14 @@ class Proxy:
     retry_budget: RetryBudget
     decisions: Decisions = field(default_factory=Decisions)
     gathering: Gathering | None = None
+    _for_copies: Proxy | None = None
+
+    def for_copies(self) -> Proxy:
+        """The same for copies of requests: what fails is not sent again, and no canary is judged by it."""
+        if self._for_copies is None:
+            settings, decisions = replace(self.settings, retries=0), self.decisions.unheard()
+            self._for_copies = replace(self, settings=settings, decisions=decisions)
+        return self._for_copies
 
 
 _CLASSES: Final = tuple(f"{digit}xx" for digit in range(10))

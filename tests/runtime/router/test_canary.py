@@ -174,3 +174,22 @@ def test_a_router_stops_asking_a_canary_that_fails(is_served: bool, tmp_path: Pa
     assert 10 <= len(failed) < 40
     assert set(statuses[100:]) == {200}
     assert 'hypertier_router_canary_rollbacks_total{canary="m2",cause="errors",model="m"} 1.0' in page
+
+
+def test_to_ask_where_a_request_would_go_is_no_request(tmp_path: Path) -> None:
+    async def act() -> tuple[set[str], int]:
+        path = tmp_path / "routes.yaml"
+        path.write_text("models: {m: {split: {m1: 6, m2: 4}, rollback: {minRequests: 10}}}")
+        async with routed(FakeEngine(models=("m1",)), routes=str(path), metrics_port=0) as router:
+            client, admin = [await RawClient.connect(port) for port in (router.port, router.metrics_port)]
+            reasons = set()
+            for number in range(50):
+                body = BODY.replace(b"Hi", b"%d " % number * 1000)
+                client.send(post(CHAT, body.replace(b'"m"', b'"m1"')))
+                await client.answer()
+                admin.send(post(b"/explain?path=" + CHAT, body))
+                reasons.add(json.loads((await admin.answer()).body)["reason"])
+            assert router.front.canaries is not None
+            return reasons, router.front.canaries.rolled_back.total()
+
+    assert run_loop(act()) == ({"model_not_found", "turn"}, 0)

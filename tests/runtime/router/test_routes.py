@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes_engine import FakeEngine, RawClient, Stream, eventually, get, post, run_loop
+from fakes_engine import (
+    FakeEngine,
+    RawClient,
+    Received,
+    Stream,
+    eventually,
+    get,
+    json_answer,
+    post,
+    run_loop,
+)
 from fakes_router import routed
 
 from hypertier.errors import ConfigError
@@ -308,6 +319,58 @@ def test_shadow_of_a_silent_engine_ends_as_a_clients_request_would(tmp_path: Pat
 
     assert ended.keys() <= {"broken", "refused"}
     assert (ended.total(), num_in_flight) == (1, 0)
+
+
+def test_copies_that_fail_are_not_sent_again_and_take_no_retry_of_a_clients(tmp_path: Path) -> None:
+    async def fail(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async def act() -> tuple[Counter[str], int, bool]:
+        path = routes_of(tmp_path, "models: {m: {shadow: {model: m2}}}")
+        one = FakeEngine(models=("m",))
+        shadows = [FakeEngine(fail, models=("m2",)) for _ in range(4)]
+        async with routed(one, *shadows, routes=path, retry_budget=0.0) as router:
+            client = await RawClient.connect(router.port)
+            for number in range(40):
+                client.send(post(CHAT, body_for("m", str(number))))
+                assert (await client.answer()).status == 200
+                await eventually(lambda: not router.front.shadows.in_flight)
+            budget = router.front._proxy.retry_budget
+            num_free = 0
+            while budget.take():
+                num_free += 1
+            num_sent = sum(len(shadow.received) for shadow in shadows)
+            return router.front.shadows.ended, num_sent, num_free == budget.RESERVE
+
+    ended, num_sent, is_untouched = run_loop(act())
+
+    assert ended == {"refused": 40}
+    assert num_sent == 40
+    assert is_untouched
+
+
+def test_no_canary_is_judged_by_copies(tmp_path: Path) -> None:
+    """Of a model that is another's shadow, too: it gets many more of them than of clients' requests."""
+
+    async def fail(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(json_answer(b"{}", b"500 Oops"))
+
+    async def act() -> int:
+        text = "{m: {shadow: {model: v2}}, n: {split: {v1: 9, v2: 1}, rollback: {minRequests: 10}}}"
+        path = routes_of(tmp_path, f"models: {text}")
+        engines = FakeEngine(models=("m", "v1")), FakeEngine(fail, models=("v2",))
+        async with routed(*engines, routes=path) as router:
+            client = await RawClient.connect(router.port)
+            for number in range(50):
+                for model in ("m", "v1"):
+                    client.send(post(CHAT, body_for(model, str(number))))
+                    assert (await client.answer()).status == 200
+            await eventually(lambda: not router.front.shadows.in_flight)
+            assert router.front.canaries is not None
+            assert router.front.shadows.ended["answered"] > 40
+            return router.front.canaries.rolled_back.total()
+
+    assert run_loop(act()) == 0
 
 
 class Faulty(Routes):
