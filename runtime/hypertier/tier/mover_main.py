@@ -4,7 +4,7 @@ the engine opened, its number, and a descriptor of itself.
 It has the interpreter's lock to itself, so neither TLS nor checksums hold up the engine's scheduler. It ends
 with the engine, or when told to. It reads commands, `(method, arguments)` of `ThreadMover`, after the first,
 `(pickled plan, offset, num_bytes)`, and `("root", hash_root)`, which vLLM does not know before it serves. It
-sends, and counts in TALLY when it begins and when it has ended,
+sends, and counts in TALLY when it begins and when it has ended, and each second that it lives,
 
     ("report", the fields of `News`, what was counted since the last report, is_up, retry_at)
     ("change", what, (kind of error, its words))   L2 stopped answering; None for the error: it answers again
@@ -32,6 +32,7 @@ from hypertier.tier.mover import ThreadMover
 from hypertier.tier.mover_plan import MoverPlan, build_mover
 from hypertier.tier.transfers import Patience
 
+BEAT_SECONDS = 1.0
 LONGEST_SILENCE_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 LOWEST_PRIORITY = 19
@@ -64,13 +65,24 @@ class Reporter:
 
     def run(self, mover: ThreadMover, counters: Counters) -> None:
         """Report whenever there is news, and from time to time that there is none."""
+        reported_at = time.monotonic()
         while True:
-            self._something.wait(LONGEST_SILENCE_SECONDS)
+            has_news = self._something.wait(min(BEAT_SECONDS, LONGEST_SILENCE_SECONDS))
+            if not has_news and time.monotonic() - reported_at < LONGEST_SILENCE_SECONDS:
+                self._beat()
+                continue
+            reported_at = time.monotonic()
             self._something.clear()
             news = mover.take_news()
             finished = [tuple(job) for job in news.finished]
             told = (news.answers, finished, news.lookup_seconds, news.samples)
             self._tell("report", told, counters.take(), mover.is_up, mover.retry_at)
+
+    def _beat(self) -> None:
+        """Show that the process runs, to who looks at the tally."""
+        with self._lock:
+            self._tally.count_up()
+            self._tally.count_up()
 
     def _tell(self, *message: object) -> None:
         with self._lock:

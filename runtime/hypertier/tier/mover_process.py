@@ -32,7 +32,8 @@ DRAIN_SECONDS = 60.0  # the process ends each job by its time limits; one that d
 LOOK_SECONDS = 0.2
 LOOK_CALLS = 32  # of `take_news`: then the socket is looked at in any case, for the process may have ended
 STEADY_SECONDS = 10.0  # one that lives so long has not died of what the one before it died of
-SILENCE_SECONDS = 60.0  # much longer than a process is silent that does not hang, and its jobs with it
+START_SECONDS = 60.0  # to its first word: a busy machine reads Python's modules slowly
+SILENCE_SECONDS = 10.0  # many of the beats of a process that does not hang, and its jobs with it
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class ProcessMover:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._tally: Tally | None = None
-        self._num_read = 0  # of what the process has counted
+        self._num_read = 0  # of what the process has counted, last
         self._num_calls = 0  # of `take_news`, since the socket was looked at
         self._is_rooted = False
         self._is_up = True
@@ -135,7 +136,7 @@ class ProcessMover:
             num_told = self._tally.value
             is_moving = num_told != self._num_read or num_told % 2 or self._pipe.is_behind
             if is_moving or self._num_calls >= LOOK_CALLS:
-                self._num_read, self._num_calls = num_told, 0
+                self._num_calls = 0
                 self._read()
         if not self._has_news:
             return None
@@ -161,17 +162,21 @@ class ProcessMover:
         return True
 
     def _read(self) -> None:
-        if self._pipe is None:
+        if self._pipe is None or self._tally is None:
             return
+        num_told = self._tally.value
+        if num_told != self._num_read:
+            self._num_read = num_told
+            self._heard_at = self._clock()
         try:
             for message in self._pipe.take():
-                self._heard_at = self._clock()
                 self._note(message)
         except ConnectionError as error:
             self._give_up(error)
         else:
-            if self._clock() - self._heard_at > SILENCE_SECONDS:
-                self._give_up(TimeoutError(f"no word of it for {SILENCE_SECONDS:g} s"))
+            longest = SILENCE_SECONDS if self._num_read else START_SECONDS
+            if self._clock() - self._heard_at > longest:
+                self._give_up(TimeoutError(f"no sign of it for {longest:g} s"))
 
     def _start(self) -> None:
         try:

@@ -30,6 +30,7 @@ from hypertier.tier.mover_process import (
     DRAIN_SECONDS,
     LOOK_CALLS,
     SILENCE_SECONDS,
+    START_SECONDS,
     STEADY_SECONDS,
     ProcessMover,
 )
@@ -106,6 +107,11 @@ class World:
         assert self.mover.pid is not None
         os.kill(self.mover.pid, signal.SIGKILL)
 
+    def later(self, seconds: float) -> None:
+        """Time passes, in which the process lived."""
+        self.clock.advance(seconds)
+        self.mover._heard_at = self.clock.now
+
     def is_lost(self) -> bool:
         self.cache.flush()
         return self.mover.pid is None
@@ -126,7 +132,7 @@ def test_chunks_are_stored_looked_up_and_loaded_through_shared_memory(world: Wor
     world.cache.store(1, [A, B], [0, 1])
     world.cache.drain()
     (stored,) = world.cache.take_finished()
-    world.clock.advance(60)  # long enough to forget that it was stored
+    world.later(60)  # long enough to forget that it was stored
 
     found = [world.settle("r", key) for key in (A, B, C)]
     world.cache.load(2, [B, A, C], [4, 5, 6])
@@ -149,11 +155,15 @@ def other_end(world: World) -> Iterator[socket.socket]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     mover = world.mover
+    assert mover._pipe is not None
     kept = mover._pipe, mover._tally
     mover._pipe, mover._tally = Pipe(ours), tally()
     with ours, theirs:
         yield theirs
-    mover._pipe, mover._tally = kept
+    if mover.pid is None:
+        kept[0].close()
+    else:
+        mover._pipe, mover._tally = kept
 
 
 def test_what_the_socket_did_not_take_goes_on_at_each_look(world: World, other_end: socket.socket) -> None:
@@ -220,7 +230,7 @@ def test_nothing_is_stored_before_the_engine_knows_where_its_hashes_begin(world:
     (early,) = world.finished()
     world.root = b"another root"
     world.settle("until L2 is up again", B)
-    world.clock.advance(60)
+    world.later(60)
 
     assert early.failed == (A,)
     assert world.settle("r", A) is False
@@ -256,7 +266,7 @@ def test_when_the_process_dies_what_it_was_at_fails_and_another_takes_its_place(
     assert meanwhile is False
     assert [job.failed for job in refused] == [(A,)]
     assert eventually(lambda: world.cache.flush() or world.cache.is_up, SECONDS)
-    world.clock.advance(STEADY_SECONDS)
+    world.later(STEADY_SECONDS)
     world.cache.load(4, [A], [1])
     assert world.finished()[0].moved == (A,)
     assert world.mover.pid not in (None, first)
@@ -312,6 +322,35 @@ def test_a_process_that_hangs_is_ended_and_what_it_was_at_fails(world: World) ->
     assert not world.cache.is_up
 
 
+@pytest.mark.parametrize("lives", [True, False], ids=["beats", "stopped"])
+def test_a_process_lives_as_long_as_it_counts_though_it_says_nothing(
+    world: World, other_end: socket.socket, lives: bool
+) -> None:
+    count, pid = world.mover._tally, world.mover.pid
+    assert count is not None
+    for _ in range(3):
+        world.clock.advance(SILENCE_SECONDS - 1)
+        if lives or not count.value:
+            count.count_up()
+            count.count_up()
+        for _ in range(LOOK_CALLS):
+            world.mover.take_news()
+
+    assert (world.mover.pid == pid) is lives
+
+
+@pytest.mark.usefixtures("other_end")
+def test_a_process_that_starts_has_longer_for_its_first_word(world: World) -> None:
+    pid, seen = world.mover.pid, []
+    for seconds in (START_SECONDS, 1.0):
+        world.clock.advance(seconds)
+        for _ in range(LOOK_CALLS):
+            world.mover.take_news()
+        seen.append(world.mover.pid)
+
+    assert seen == [pid, None]
+
+
 class Idle:
     """A mover that has nothing to tell."""
 
@@ -358,6 +397,30 @@ def test_a_process_with_nothing_to_do_tells_that_it_lives(monkeypatch: pytest.Mo
         mover_main.Reporter(send, tally()).run(cast("ThreadMover", Idle()), Counters())
 
     assert len(told) == 2
+
+
+def test_a_process_with_nothing_to_do_shows_that_it_lives_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mover_main, "BEAT_SECONDS", 0.0)
+    counted: list[int] = []
+    count = tally()
+
+    class Counted:
+        def count_up(self) -> None:
+            count.count_up()
+            counted.append(count.value)
+            if len(counted) == 6:
+                raise EnoughError
+
+    def send(message: bytes) -> None:
+        raise AssertionError("nothing was to be said")
+
+    reporter = mover_main.Reporter(send, cast("Tally", Counted()))
+    with pytest.raises(EnoughError):
+        reporter.run(cast("ThreadMover", Idle()), Counters())
+
+    assert counted == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_machine_without_descriptors_costs_hits_and_nothing_else(
