@@ -16,6 +16,7 @@ from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import parse_redirect
 from hypertier.tier.backends.topology import Topology
+from hypertier.tier.circuit import Circuit
 from hypertier.tier.credentials import CredentialSource
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ T = TypeVar("T")
 MAX_REDIRECTS = 5
 CONNECT_SHARE = 0.25  # of what is left, for one server of several to be connected to
 ASKING = command(b"ASKING")
+FULL = "OOM"  # what a server of maxmemory-policy noeviction answers, once it is full
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ class RespBackend:
         head = b"*5\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n" % (len(key), key, length)
         ttl = b"%d" % ttl_seconds
         tail = b"\r\n$2\r\nEX\r\n$%d\r\n%s\r\n" % (len(ttl), ttl)
-        replies = self._call(key, [[head, *buffers, tail]], Connection.read, timeout_seconds)
+        request = [head, *buffers, tail]
+        replies = self._call(key, [request], Connection.read, timeout_seconds, is_put=True)
         expect(replies if isinstance(replies, ErrorReply) else replies[0], b"OK")
 
     def close(self) -> None:
@@ -135,19 +138,26 @@ class RespBackend:
         commands: Sequence[Sequence[Buffer]],
         read: Callable[[Connection], T | ErrorReply],
         timeout_seconds: float,
+        *,
+        is_put: bool = False,
     ) -> list[T] | ErrorReply:
         """Have the server of `key` carry out commands, wherever redirections lead, all again where one is
         redirected; returns what `read` has made of the last one's answers, or the first error among them.
 
         Raises:
-            TierPartError: one server of a cluster refuses or does not answer, now or a moment ago.
+            TierPartError: one server of a cluster refuses or does not answer, now or a moment ago; of what
+                `is_put`, one that is full, now or a moment ago.
         """
         deadline = time.monotonic() + timeout_seconds
         node = self._topology.node_of(key, timeout_seconds)
         asking = False
         for _ in range(MAX_REDIRECTS):
             is_part = self._topology.is_cluster
+            if is_part and is_put and not node.room.admits():
+                raise TierPartError(f"{node.address.host}:{node.address.port} is full, and gets no values")
             if is_part and not node.circuit.admits():
+                if is_put:
+                    node.room.abstained()
                 raise TierPartError(f"{node.address.host}:{node.address.port} is left alone for a while")
             try:
                 answer = node.call(exchange_of(commands, read, asking), deadline - time.monotonic())
@@ -157,9 +167,13 @@ class RespBackend:
                 if not is_part:
                     raise
                 node.circuit.failed()
+                if is_put:
+                    node.room.abstained()
                 raise TierPartError(str(error)) from error
             if is_part:
                 node.circuit.succeeded()
+            if is_part and is_put:
+                note_room(node.room, answer)
             if redirect is None:
                 if is_part and isinstance(answer, ErrorReply) and answer.code != "WRONGTYPE":
                     raise TierPartError(str(refusal(answer)))
@@ -253,6 +267,16 @@ def ping(connection: Connection) -> None:
     """See whether a server is there."""
     connection.send([command(b"PING")])
     expect(connection.read(), b"PONG")
+
+
+def note_room(room: Circuit, answer: object) -> None:
+    """What the answer to a value that was put says of the room for others."""
+    if not isinstance(answer, ErrorReply):
+        room.succeeded()
+    elif answer.code == FULL:
+        room.failed()
+    else:
+        room.abstained()
 
 
 def refusal(reply: ErrorReply) -> TierUnavailableError:

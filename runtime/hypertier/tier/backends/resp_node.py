@@ -145,6 +145,7 @@ class Node:
         self._live: set[Connection] = set()
         self._is_closed = False
         self.circuit = Circuit()
+        self.room = Circuit()  # closed while it takes values
 
     def call(self, exchange: Callable[[Connection], T], timeout_seconds: float) -> T:
         """Let `exchange` use a connection and return what it returns.

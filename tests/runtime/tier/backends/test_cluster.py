@@ -190,6 +190,34 @@ def test_a_server_that_died_costs_its_own_keys_alone(cluster: RealCluster, backe
         read(backend, next(key for key in KEYS if owner(key) == 1))
 
 
+def test_a_server_that_is_full_is_sent_no_values_until_it_has_room(
+    cluster: RealCluster, backend: RespBackend
+) -> None:
+    """As of `maxmemory-policy noeviction`: what it holds is read on, and others take their values."""
+    store_all(backend)
+    full = cluster.nodes[1]
+    full.ask(b"CONFIG SET maxmemory-policy noeviction maxmemory 1")
+
+    def store() -> set[int]:
+        stored = set()
+        for key in KEYS:
+            with contextlib.suppress(TierPartError):
+                backend.put(key, [b"value of ", key], 3600, SECONDS)
+                stored.add(owner(key))
+        return stored
+
+    before = num_calls(full, b"set")
+    stored = [store() for _ in range(20)]
+    num_tried = num_calls(full, b"set") - before
+    held = [read(backend, key) for key in KEYS]
+    full.ask(b"CONFIG SET maxmemory 0")
+
+    assert stored == [{0, 2}] * 20
+    assert num_tried < 10
+    assert held == [b"value of " + key for key in KEYS]
+    assert eventually(lambda: store() == {0, 1, 2}, 60)
+
+
 def test_after_a_failover_under_load_every_value_is_found_again(
     cluster: RealCluster, backend: RespBackend
 ) -> None:
