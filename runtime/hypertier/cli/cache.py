@@ -237,7 +237,7 @@ def opened(url: str | None, ca_file: str) -> Iterator[tuple[L2Address, RespAdmin
             "a redis:// or rediss:// address: HyperPod's daemon neither lists nor removes values",
         )
     try:
-        admin = RespAdmin(address, credential_source(os.environ), ca_file)
+        admin = RespAdmin(address, credential_source(os.environ, address.host), ca_file)
     except ConfigError as error:
         setting = "--ca-file" if error.setting == CA_FILE else error.setting
         raise ConfigError(setting, error.got, error.expected) from error

@@ -19,6 +19,8 @@ IAM_VARIABLE = "HYPERTIER_L2_IAM_CACHE"
 TOKEN_SECONDS = 900
 AWS_SECONDS = 2.0
 AWS_ATTEMPTS = 2
+SERVERLESS = re.compile(r"\.serverless\.[a-z0-9-]+\.cache\.amazonaws\.com(\.cn)?$")
+"""What the address of a serverless cache ends with."""
 _CACHE_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
@@ -96,9 +98,14 @@ class IamCredentials:
     the pod's role must be had first, which asks AWS now and then.
     """
 
-    def __init__(self, user: str, cache: str, sign: Callable[[str], str]) -> None:
+    def __init__(
+        self, user: str, cache: str, sign: Callable[[str], str], *, is_serverless: bool = False
+    ) -> None:
         self._user = user
-        self._url = f"https://{cache}/?{urlencode({'Action': 'connect', 'User': user})}"
+        query = {"Action": "connect", "User": user}
+        if is_serverless:
+            query["ResourceType"] = "ServerlessCache"
+        self._url = f"https://{cache}/?{urlencode(query)}"
         self._asker = Asker(f"the role of {IAM_VARIABLE}", lambda: sign(self._url))
 
     def get(self, timeout_seconds: float) -> Credentials | None:
@@ -191,8 +198,10 @@ def client_config() -> Any:
     )
 
 
-def credential_source(environ: Mapping[str, str]) -> CredentialSource:
+def credential_source(environ: Mapping[str, str], host: str = "") -> CredentialSource:
     """Choose the source: username and password first, then a token of IAM, then the secret, else none.
+
+    A token for a serverless cache, which `host` tells from a replication group, is signed as one.
 
     Raises:
         ConfigError: a username without a password, a cache without a username or a region, or an ARN that is
@@ -209,8 +218,11 @@ def credential_source(environ: Mapping[str, str]) -> CredentialSource:
         if not region:
             raise ConfigError("AWS_REGION", "", f"the region of the cache beside {IAM_VARIABLE}")
         if not _CACHE_NAME.fullmatch(cache):
-            raise ConfigError(IAM_VARIABLE, cache, "the name of a replication group, in small letters")
-        return IamCredentials(username, cache, Signer(region))
+            raise ConfigError(
+                IAM_VARIABLE, cache, "the name of a replication group or serverless cache, in small letters"
+            )
+        is_serverless = SERVERLESS.search(host) is not None
+        return IamCredentials(username, cache, Signer(region), is_serverless=is_serverless)
     if username:
         raise ConfigError(PASSWORD_VARIABLE, password or "", f"a password beside {USERNAME_VARIABLE}")
     secret_arn = environ.get(SECRET_VARIABLE)

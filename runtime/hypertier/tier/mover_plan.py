@@ -55,7 +55,7 @@ def build_entries(plan: MoverPlan, hash_root: Callable[[], bytes]) -> tuple[Back
         "epoch": settings.epoch,
         "stripe_bytes": stripes,
     }
-    backend = choose_backend(settings, credential_source(os.environ))
+    backend = choose_backend(settings, credential_source(os.environ, settings.address.host))
     tenants = Tenants(settings.tenants)
     entries = Entries(
         backend,

@@ -68,17 +68,32 @@ def test_what_cannot_work_is_one_clear_error(environ: dict[str, str], setting: s
         credential_source(environ)
 
 
-def test_a_token_of_iam_is_a_signed_request_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("host", "resource_type"),
+    [
+        ("master.l2.abc123.usw2.cache.amazonaws.com", None),
+        ("clustercfg.serverless.abc123.usw2.cache.amazonaws.com", None),
+        ("", None),
+        ("l2-abc123.serverless.usw2.cache.amazonaws.com", ["ServerlessCache"]),
+        ("l2-abc123.public.serverless.usw2.cache.amazonaws.com", ["ServerlessCache"]),
+        ("l2-abc123.serverless.cnn1.cache.amazonaws.com.cn", ["ServerlessCache"]),
+    ],
+)
+def test_a_token_of_iam_is_a_signed_request_to_connect(
+    monkeypatch: pytest.MonkeyPatch, host: str, resource_type: list[str] | None
+) -> None:
+    """To a serverless cache as one: what is signed can't be added behind the signature."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-real-key")
 
-    credentials = credential_source(IAM).get(SECONDS)
+    credentials = credential_source(IAM, host).get(SECONDS)
 
     assert credentials is not None
-    host, _, query = credentials.password.partition("/?")
+    name, _, query = credentials.password.partition("/?")
     token = parse_qs(query)
-    assert (credentials.username, host) == ("tier", "l2")
+    assert (credentials.username, name) == ("tier", "l2")
     assert (token["Action"], token["User"], token["X-Amz-Expires"]) == (["connect"], ["tier"], ["900"])
+    assert token.get("ResourceType") == resource_type
     assert token["X-Amz-Credential"][0].endswith("/us-west-2/elasticache/aws4_request")
     assert "not-a-real-key" not in credentials.password
 

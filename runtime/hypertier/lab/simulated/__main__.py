@@ -31,7 +31,8 @@ def main(arguments: Sequence[str]) -> int:
         settings = read_engine_settings(arguments[1:], os.environ)
         l2 = None
         if settings.tier is not None:
-            backend = RespBackend(settings.tier.address, credential_source(os.environ), settings.tier.ca_file)
+            address = settings.tier.address
+            backend = RespBackend(address, credential_source(os.environ, address.host), settings.tier.ca_file)
             l2 = build_l2(settings, settings.tier, backend, counters)
     except HypertierError as error:
         print(f"hypertier: {error}", file=sys.stderr)
