@@ -99,7 +99,7 @@ def _event(item: Any) -> Event | None:
     if name == "BlockRemoved":
         return Removed(
             _hashes(fields["block_hashes"]),
-            fields.get("medium") or _GPU,
+            _medium(fields),
             int(fields.get("group_idx") or 0),
             fields.get("locality") != "REMOTE",
         )
@@ -117,7 +117,7 @@ def _stored(fields: dict[str, Any]) -> Stored:
         raise ValueError(f"{len(hashes)} blocks of {block_size} tokens are not {len(tokens)} tokens")
     if extra_keys is None and (fields.get("lora_name") or fields.get("lora_id") is not None):
         extra_keys = [[fields.get("lora_name") or fields.get("lora_id")]] * len(hashes)
-    if extra_keys is not None and len(extra_keys) != len(hashes):
+    if extra_keys is not None and not (isinstance(extra_keys, list) and len(extra_keys) == len(hashes)):
         raise ValueError("extra keys are not one for each block")
     kind = fields.get("kv_cache_spec_kind")
     return Stored(
@@ -125,12 +125,19 @@ def _stored(fields: dict[str, Any]) -> Stored:
         None if parent is None else _hashes([parent])[0],
         tokens,
         block_size,
-        fields.get("medium") or _GPU,
+        _medium(fields),
         extra_keys,
         int(fields.get("group_idx") or 0),
         kind is None or kind in _FULL_ATTENTION,
         fields.get("locality") != "REMOTE",
     )
+
+
+def _medium(fields: dict[str, Any]) -> str:
+    medium = fields.get("medium") or _GPU
+    if not isinstance(medium, str):
+        raise TypeError("a medium is named by a text")
+    return medium
 
 
 def _hashes(values: Any) -> list[EngineHash]:

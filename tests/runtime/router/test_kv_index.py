@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from typing import Any
 
+import msgspec
 import pytest
 from fakes_kv_events import BATCHES
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hypertier.errors import KvEventError
 from hypertier.router.kv_events import Cleared, Removed, Stored, chain, decode
 from hypertier.router.kv_index import BLOCK_BYTES, L1_WEIGHT, KvIndex
 
@@ -200,3 +204,48 @@ def test_every_replica_is_weighed_by_its_gpu_and_its_l1(depths: list[tuple[int, 
         if on_gpu or in_l1
     }
     assert found == pytest.approx(wanted)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.integers(-1, 3) | st.floats() | st.text(max_size=2) | st.binary(max_size=2),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=3,
+)
+TOLD = {
+    "block_hashes": [b"a", 2],
+    "parent_block_hash": None,
+    "token_ids": [1, 2, 3, 4],
+    "block_size": 2,
+    "lora_id": None,
+    "medium": "GPU",
+    "lora_name": None,
+    "extra_keys": [None, ["salt"]],
+    "group_idx": 0,
+    "kv_cache_spec_kind": None,
+    "kv_cache_spec_sliding_window": None,
+    "locality": None,
+}
+WRONG = st.dictionaries(st.sampled_from(list(TOLD)), ANYTHING, max_size=2)
+
+
+EVENTS = st.tuples(st.sampled_from(["BlockStored", "BlockRemoved"]), WRONG, st.booleans())
+
+
+@given(st.lists(EVENTS, max_size=4))
+@example([("BlockStored", {"medium": 1}, True)])
+@example([("BlockStored", {"extra_keys": {"a": 1, "b": 2}}, True)])
+def test_whatever_an_engine_says_is_held_or_malformed(said: list[tuple[str, dict[str, Any], bool]]) -> None:
+    """In both encodings, and by compiled modules too, which look at the types of what they are given."""
+    index = KvIndex(4 * BLOCK_BYTES)
+    for name, wrong, is_map in said:
+        fields = TOLD | wrong
+        if name == "BlockRemoved":
+            fields = {key: fields[key] for key in ("block_hashes", "medium", "group_idx")}
+        event = {"type": name, **fields} if is_map else [name, *fields.values()]
+        with contextlib.suppress(KvEventError):
+            for each in decode(msgspec.msgpack.encode([1.5, [event], 0]))[1]:
+                index.apply(0, each)
+
+    assert index.num_bytes <= 4 * BLOCK_BYTES
+    index.forget(0)
+    assert index.num_bytes == 0
