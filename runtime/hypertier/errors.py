@@ -31,13 +31,10 @@ HypertierError                 anything below; the command line prints it and ex
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from datetime import date
-from itertools import islice
 from pathlib import PurePath
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 MAX_SHOWN_CHARACTERS = 200
 
@@ -65,37 +62,49 @@ def shown(got: Any) -> str:
         return "not set"
     if isinstance(got, str | bytes | Collection) and not got:
         return "empty"
-    text = _spelled(got)
-    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
+    text = ""
+    for piece in _spelled(got):
+        text += piece
+        if len(text) > MAX_SHOWN_CHARACTERS:
+            return f"{text[:MAX_SHOWN_CHARACTERS]}…"
+    return text
 
 
-def _spelled(got: Any) -> str:
+def _spelled(got: Any) -> Iterator[str]:
+    """Piece by piece: YAML's aliases make values that have no end, or are longer than any memory."""
     match got:
         case None:
-            return "null"
+            yield "null"
         case bool():
-            return "true" if got else "false"
+            yield "true" if got else "false"
         case str() | bytes() | float():
-            return repr(got)
+            yield repr(got)
         case int():
             # Python writes no number of more than 4,300 digits.
-            return repr(got) if got.bit_length() < 4096 else "a number of thousands of digits"
+            yield repr(got) if got.bit_length() < 4096 else "a number of thousands of digits"
         case PurePath() | date():
-            return str(got)
+            yield str(got)
         case Mapping():
-            entries = (f"{key or _spelled(key)}: {_spelled(entry)}" for key, entry in _first(got.items()))
-            return "{" + ", ".join(entries) + "}"
+            yield from _listed("{", got, "}")
         case Sequence():
-            return "[" + ", ".join(_spelled(entry) for entry in _first(got)) + "]"
+            yield from _listed("[", got, "]")
         case Set():
-            return "[" + ", ".join(_spelled(entry) for entry in _first(sorted(got, key=str))) + "]"
-    cls = got if isinstance(got, type) else type(got)
-    return f"{'the class' if cls is got else 'an object of'} {cls.__module__}.{cls.__qualname__}"
+            yield from _listed("[", sorted(got, key=str), "]")
+        case _:
+            cls = got if isinstance(got, type) else type(got)
+            kind = "the class" if cls is got else "an object of"
+            yield f"{kind} {cls.__module__}.{cls.__qualname__}"
 
 
-def _first(entries: Iterable[T]) -> Iterator[T]:
-    """No more entries than are shown."""
-    return islice(entries, MAX_SHOWN_CHARACTERS)
+def _listed(begin: str, entries: Mapping[Any, Any] | Sequence[Any], end: str) -> Iterator[str]:
+    yield begin
+    for number, entry in enumerate(entries):
+        yield ", " if number else ""
+        if isinstance(entries, Mapping):
+            yield from (f"{entry}: ",) if entry else (*_spelled(entry), ": ")
+            entry = entries[entry]
+        yield from _spelled(entry)
+    yield end
 
 
 def said(error: Exception) -> str:

@@ -16,6 +16,14 @@ ROOT = Path(__file__).parents[2]
 SOURCES = [file for folder in ("runtime", "constructs", "infra") for file in (ROOT / folder).rglob("*.py")]
 
 
+ENDLESS: list[Any] = []
+ENDLESS.append({"a": ENDLESS})
+BOMB: list[Any] = ["x"] * 10
+for _ in range(300):
+    BOMB = [BOMB] * 10
+"""As YAML's aliases make them, from a few lines of a file."""
+
+
 @dataclass(frozen=True)
 class Lifecycle:
     """A value of ours that nobody types."""
@@ -43,6 +51,8 @@ class Lifecycle:
         pytest.param(Lifecycle, f"the class {Lifecycle.__module__}.Lifecycle", id="class"),
         pytest.param("a" * 5000, "'" + "a" * 199 + "…", id="long-text"),
         pytest.param([1] * 5000, "[" + "1, " * 66 + "1…", id="long-list"),
+        pytest.param(ENDLESS, "[{a: " * 40 + "…", id="list-in-itself"),
+        pytest.param(BOMB, "[" * 200 + "…", id="ten-to-the-three-hundred"),
         pytest.param(10**5000, "a number of thousands of digits", id="number-that-python-does-not-write"),
     ],
 )

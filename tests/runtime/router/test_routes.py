@@ -62,6 +62,8 @@ def body_for(model: str, prompt: str = "Hi") -> bytes:
         ("{", "--routes"),
         ("strategy: 2001-99-99", "--routes"),
         ("- a", "routes"),
+        ("models: &a {default: *a}", "models.default.default"),
+        ("models: {a: {split: &a {b: *a}}}", "models.a.split"),
     ],
 )
 def test_file_that_makes_no_sense_names_its_key(text: str, named: str) -> None:
