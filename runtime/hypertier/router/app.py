@@ -8,6 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from hypertier.router import compiled
@@ -56,7 +57,7 @@ from hypertier.router.settings import (
     parse_peers,
     parse_replica,
 )
-from hypertier.router.sharing import Shared
+from hypertier.router.sharing import Shared, Sides
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
@@ -108,15 +109,21 @@ class Router:
         self.peer_counts = PeerCounts()
         self.background_failures: Counter[str] = Counter()
         self.peers = Peers(self.peer_counts, time.monotonic, failures=self.background_failures)
-        self._shared: Shared | None = None
-        if settings.peer_address is not None:
-            self.strategy = self._shared = Shared(
-                self.strategy, self.replicas, tell=self.peers.tell, counts=self.peer_counts
-            )
+        self._shared: list[Shared] = []
+        numbers = count(1)
+
+        def shared(strategy: Strategy, replicas: ReplicaSet) -> Strategy:
+            if settings.peer_address is None:
+                return strategy
+            tell, counts = self.peers.tell, self.peer_counts
+            self._shared.append(Shared(strategy, replicas, tell=tell, counts=counts, numbers=numbers))
+            return self._shared[-1]
+
+        self.strategy = shared(self.strategy, self.replicas)
         self.metrics = Metrics(self.strategy, self.replicas)
         self._discoveries = Discoveries(time.monotonic, lambda problem: log.warning("discovery: %s", problem))
         self.metrics.registry.register(self._discoveries)
-        if self._shared is not None:
+        if self._shared:
             self.metrics.registry.register(self.peer_counts)
         self.metrics.registry.register(TlsCounts(self.certificates))
         self.metrics.registry.register(FailureCounts(self.background_failures))
@@ -179,7 +186,7 @@ class Router:
         self._prefill_side: PrefillSide | None = None
         if settings.splits_prefill:
             side = self._prefill_side = PrefillSide(
-                settings, sizes, tls=self._engine_tls, failures=self.background_failures
+                settings, sizes, tls=self._engine_tls, failures=self.background_failures, share=shared
             )
             self.front.prefillers = side.prefillers
             self.metrics.registry.register(PrefillCounts(side.prefillers))
@@ -360,11 +367,13 @@ class Router:
     async def _start_peers(self) -> None:
         """Hear other routers, and tell them, where the settings name any."""
         settings = self.settings
-        if self._shared is None or settings.peer_address is None:
+        if settings.peer_address is None:
             return
-        sockets = self._sockets
+        sockets, sharing = self._sockets, self._shared
         await self.peers.start(
-            settings.peer_address, self._shared, sockets.peers if sockets is not None else None
+            settings.peer_address,
+            sharing[0] if len(sharing) == 1 else Sides(*sharing),
+            sockets.peers if sockets is not None else None,
         )
         self.peers.ports = sockets.workers if sockets is not None else 1
         if settings.peers is None:

@@ -131,7 +131,7 @@ class Leg:
         self.ends_with_connection = False
         self._prefillers = prefillers
         self._request = request
-        self._inference = inference
+        self._inference = inference.replace(streamed=True)  # it ends with the first token
         self._request_id = request_id
         self._timeout_seconds = timeout_seconds
         self._go_on = go_on

@@ -19,7 +19,7 @@ from hypertier.router.settings import (
     parse_prefill_discover,
     parse_prefill_replica,
 )
-from hypertier.router.strategies import build
+from hypertier.router.strategies import Strategy, build
 from hypertier.router.tls import EngineTls
 
 Follow = Callable[[str, Address | Service, Listed, str], Awaitable[None]]
@@ -27,10 +27,19 @@ Follow = Callable[[str, Address | Service, Listed, str], Awaitable[None]]
 
 
 class PrefillSide:
-    """Has the `prefillers` of a router; by `sizes` of its other replicas it is known how long tokens are."""
+    """Has the `prefillers` of a router; by `sizes` of its other replicas it is known how long tokens are.
+
+    What is sent there is told to other routers by what `share` makes of the strategy.
+    """
 
     def __init__(
-        self, settings: RouterSettings, sizes: CacheSizes, *, tls: EngineTls | None, failures: Counter[str]
+        self,
+        settings: RouterSettings,
+        sizes: CacheSizes,
+        *,
+        tls: EngineTls | None,
+        failures: Counter[str],
+        share: Callable[[Strategy, ReplicaSet], Strategy] = lambda strategy, replicas: strategy,
     ) -> None:
         self._settings = settings
         replicas = ReplicaSet(tls=tls)
@@ -49,7 +58,7 @@ class PrefillSide:
         )
         self.prefillers = Prefillers(
             replicas,
-            Picker(strategy, replicas),
+            Picker(share(strategy, replicas), replicas),
             threshold_tokens=settings.threshold_tokens,
             bytes_per_token=lambda: sizes.bytes_per_token,
             timeout_seconds=settings.response_timeout_seconds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import count
 from typing import cast
 
@@ -29,18 +29,25 @@ class Shared:
     """Passes all on to `strategy`: own requests, which it `tell`s others of, and what others tell.
 
     A request of another router counts until that says that it finished, or is no longer heard. Where nobody
-    is heard, the strategy knows what it would know alone.
+    is heard, the strategy knows what it would know alone. `numbers` are those of requests, unique among all
+    that is told.
     """
 
     def __init__(
-        self, strategy: Strategy, replicas: ReplicaSet, *, tell: Callable[[bytes], None], counts: PeerCounts
+        self,
+        strategy: Strategy,
+        replicas: ReplicaSet,
+        *,
+        tell: Callable[[bytes], None],
+        counts: PeerCounts,
+        numbers: Iterator[int] | None = None,
     ) -> None:
         self.name = strategy.name
         self._strategy = strategy
         self._replicas = replicas
         self._tell = tell
         self._counts = counts
-        self._numbers = count(1)
+        self._numbers = count(1) if numbers is None else numbers
         self._own: dict[Hashable, tuple[int, bytes]] = {}
         self._begun: set[int] = set()  # answers in one piece, whose beginning is told with their end
         self._streamed: set[int] = set()
@@ -134,6 +141,11 @@ class Shared:
             self._counts.num_in_flight -= 1
             self._strategy.finished(ticket, now)
 
+    def lists(self, name: bytes) -> bool:
+        """A replica of that name is listed here."""
+        replica = self._named.get(name) or self._find(name)
+        return replica is not None and replica.state is not State.LEAVING
+
     def _heard_sent(self, peer: Hashable, sent: Sent, now: float) -> None:
         in_flight = self._heard.setdefault(peer, {})
         if len(in_flight) >= MAX_IN_FLIGHT:
@@ -161,3 +173,35 @@ class Shared:
             self._named = {known: one for known, one in self._named.items() if one.state is not State.LEAVING}
             self._named[name] = replica
         return replica
+
+
+class Sides:
+    """Several `Shared` on the same connections, each for replicas of its own; what it hears is for one."""
+
+    def __init__(self, *sides: Shared) -> None:
+        self._sides = sides
+
+    def in_flight_messages(self) -> tuple[bytes, int]:
+        """Those of all."""
+        said = [side.in_flight_messages() for side in self._sides]
+        return b"".join(data for data, _ in said), sum(num for _, num in said)
+
+    def heard(self, peer: Hashable, what: News, now: float) -> None:
+        """A request is for the side that lists its replica, the first where none does; the rest for who knows
+        its number. Raises PeerError as `Shared` does.
+        """
+        if type(what) is not Sent:
+            for side in self._sides:
+                side.heard(peer, what, now)
+            return
+        replica = what.replica
+        for side in self._sides:
+            if side.lists(replica):
+                side.heard(peer, what, now)
+                return
+        self._sides[0].heard(peer, what, now)
+
+    def lost(self, peer: Hashable, now: float) -> None:
+        """That connection ended."""
+        for side in self._sides:
+            side.lost(peer, now)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from fakes_engine import FakeEngine, RawClient, Stream, eventually, get, post, run_loop
+from fakes_engine import FakeEngine, RawClient, Received, Stream, eventually, get, post, run_loop
 from fakes_router import routed, told
 
 from hypertier.errors import ConfigError
@@ -337,6 +337,33 @@ def test_routers_side_by_side_do_not_send_to_the_same_engine(count: int, strateg
             return [sum(CHAT in one.line for one in engine.received) for engine in engines]
 
     assert run_loop(act()) == [1] * count
+
+
+def test_routers_side_by_side_do_not_prefill_on_the_same_engine() -> None:
+    """Which is where most of the work is: each request there is a long prompt."""
+
+    async def never(request: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def act() -> list[int]:
+        prefillers = [await FakeEngine(never).start() for _ in range(3)]
+        urls = tuple(engine.url for engine in prefillers)
+        try:
+            more = {"prefill_replicas": urls, "prefill_threshold": 0}
+            async with sharing_routers(3, FakeEngine(), **more) as routers:
+                for already, router in enumerate(routers):
+                    await eventually(lambda: router.peer_counts.num_in_flight == already)  # noqa: B023
+                    client = await RawClient.connect(router.port)
+                    client.send(chat("Tell me"))
+                    await eventually(
+                        lambda: sum(len(engine.received) for engine in prefillers) == already + 1  # noqa: B023
+                    )
+                return [len(engine.received) for engine in prefillers]
+        finally:
+            for engine in prefillers:
+                await engine.kill()
+
+    assert run_loop(act()) == [1, 1, 1]
 
 
 def test_routers_that_take_turns_divide_a_limit(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fakes_router import healthy_replicas
@@ -17,9 +18,9 @@ from hypertier.router.metrics import PeerCounts
 from hypertier.router.news import Answered, Finished, FirstToken, News, Reader, Sent
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
-from hypertier.router.replicas import Replica
+from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.settings import Address
-from hypertier.router.sharing import Shared
+from hypertier.router.sharing import Shared, Sides
 from hypertier.router.strategies import build
 from hypertier.router.strategies.by_score import ByLoad
 from hypertier.router.strategies.prefixaware import PrefixAware
@@ -253,3 +254,61 @@ def test_requests_of_others_do_not_count_as_own() -> None:
 
     assert all(replica.in_flight == 0 for replica in other.replicas.healthy)
     assert other.shared.in_flight_messages() == (b"", 0)
+
+
+class Split:
+    """A router with replicas that decode, 10.0.0.x, and that prefill, 10.0.1.x; one connection for both."""
+
+    def __init__(self) -> None:
+        self.counts = PeerCounts()
+        self.told: list[bytes] = []
+        numbers = itertools.count(1)
+        self.pickers, sides = [], []
+        for host in ("10.0.0", "10.0.1"):
+            replicas = ReplicaSet()
+            replicas.replace(Address(f"{host}.{number}", 8000) for number in range(3))
+            for replica in list(replicas.by_url.values()):
+                replicas.admit(replica)
+            inner = build(
+                "prefixaware", replicas=replicas, index_bytes=1 << 20, sizes=CacheSizes(), now=lambda: 0.0
+            )
+            shared = Shared(inner, replicas, tell=self.told.append, counts=self.counts, numbers=numbers)
+            sides.append(shared)
+            self.pickers.append(Picker(shared, replicas))
+        self.sharing = Sides(*sides)
+
+    def hear(self, *said: bytes) -> None:
+        for what in Reader().feed(b"".join(said)):
+            self.sharing.heard("peer", what, 1.0)
+
+    def in_flight(self, side: int) -> int:
+        inner = cast(Any, self.pickers[side].strategy)._strategy
+        return sum(inner._scoring.in_flight(number) for number in range(3))
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["first", "end", "both"])), max_size=12))
+def test_what_prefills_and_what_decodes_is_told_on_one_connection_and_never_mixed(
+    requests: list[tuple[int, str]],
+) -> None:
+    one, other = Split(), Split()
+    open_now = [0, 0]
+    for number, (side, becomes) in enumerate(requests):
+        picker = one.pickers[side]
+        assert picker.pick(number, InferenceRequest(1000, streamed=True), 1.0) is not None
+        open_now[side] += becomes == "first"
+        if becomes != "end":
+            picker.strategy.first_token(number, 1.1)
+        if becomes != "first":
+            picker.strategy.finished(number, 1.2)
+    late = Split()
+
+    other.hear(*one.told)
+    late.hear(one.sharing.in_flight_messages()[0])
+
+    for router in (one, other, late):
+        assert [router.in_flight(side) for side in (0, 1)] == open_now
+    assert other.counts.num_in_flight == one.sharing.in_flight_messages()[1] == sum(open_now)
+    assert other.counts.dropped["replica"] == 0
+    for router in (other, late):
+        router.sharing.lost("peer", 2.0)
+        assert [router.in_flight(side) for side in (0, 1)] == [0, 0]
