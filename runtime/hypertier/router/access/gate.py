@@ -65,12 +65,15 @@ class _Turn:
     It `is_urgent` where its client waits for less than the queue would have it.
     """
 
-    __slots__ = ("arrival", "grant", "is_urgent", "since", "tenant")
+    __slots__ = ("arrival", "grant", "is_urgent", "num_tokens", "since", "tenant")
 
-    def __init__(self, arrival: Arrival, grant: Grant, tenant: Tenant, since: float) -> None:
+    def __init__(
+        self, arrival: Arrival, grant: Grant, tenant: Tenant, num_tokens: int, since: float
+    ) -> None:
         self.arrival = arrival
         self.grant = grant
         self.tenant = tenant
+        self.num_tokens = num_tokens
         self.since = since
         self.is_urgent = False
 
@@ -176,7 +179,7 @@ class AccessGate:
             return
         problem = _prepare(request, headers, tenant) if headers is not None else None
         if problem is not None:
-            limits.in_flight -= 1
+            limits.never_sent(num_tokens)
             self._refuse(arrival, tenant, "body", problem)
             return
         self.counts.admitted[tenant.label] += 1
@@ -192,7 +195,7 @@ class AccessGate:
         if not queues:
             arrival.proceed(grant)
         elif self.num_waiting or self._running >= self.capacity:
-            self._wait(_Turn(arrival, grant, tenant, clock), num_tokens)
+            self._wait(_Turn(arrival, grant, tenant, num_tokens, clock))
         else:
             self._running += 1
             arrival.proceed(grant)
@@ -266,7 +269,7 @@ class AccessGate:
         self.counts.refused[tenant.label, cause] += 1
         arrival.refuse(refusal)
 
-    def _wait(self, turn: _Turn, cost: float) -> None:
+    def _wait(self, turn: _Turn) -> None:
         queue, policy, tenant = self.queue, self._access.queue, turn.tenant
         assert queue is not None
         seconds = float(policy.timeout_seconds) if policy is not None else 0.0
@@ -280,7 +283,7 @@ class AccessGate:
             tenant=tenant.name,
             weight=tenant.entry.weight,
             priority=tenant.entry.priority,
-            cost=max(1.0, cost),
+            cost=max(1.0, turn.num_tokens),
             deadline=turn.since + seconds,
         )
         if displaced is not None:
@@ -294,5 +297,5 @@ class AccessGate:
 
     def _left(self, turn: _Turn, cause: str) -> None:
         turn.tenant.num_queued -= 1
-        turn.tenant.limits.in_flight -= 1
+        turn.tenant.limits.never_sent(turn.num_tokens)
         self.counts.refused[turn.tenant.label, cause] += 1

@@ -114,6 +114,12 @@ class Limits:
         self.in_flight += 1
         return None
 
+    def never_sent(self, num_tokens: int) -> None:
+        """A request that was admitted reached no engine: it counts as one, and took no tokens."""
+        self.in_flight -= 1
+        if self.tokens is not None:
+            self.tokens.take(-num_tokens)
+
     def headers(self, now: float) -> bytes:
         """Header lines with what is left, named as OpenAI's
         (https://platform.openai.com/docs/guides/rate-limits, read 2026-12-01)."""

@@ -355,6 +355,48 @@ def test_requests_wait_for_engines_and_tenants_take_turns(tmp_path: Path) -> Non
     assert 'hypertier_router_tenant_queued{tenant="acme"} 0.0' in text
 
 
+@pytest.mark.parametrize("how", ["gone", "late", "displaced", "no-object"])
+def test_what_never_reached_an_engine_took_no_tokens(tmp_path: Path, how: str) -> None:
+    limits = "default: {requestsPerMinute: 100, tokensPerMinute: 1000}"
+    policy = f"access: {{{limits}, queue: {{maxInFlightPerReplica: 1, size: 1, timeout: 5s}}}}\n"
+    folder = AccessFolder(tmp_path, policy)
+    stream = Stream(["a"])
+    large = b'{"max_tokens": 400, "prompt": "a"}'
+
+    async def act() -> tuple[float, float]:
+        async with routed(FakeEngine(stream), **folder.settings) as router:
+            assert router._door is not None
+            gate = router._door.gate
+            now = gate._clock()
+            gate._clock = lambda: now
+            clients = [await RawClient.connect(router.port) for _ in range(3)]
+            clients[0].send(post(CHAT, BODY, bearer(ZETA)))
+            await eventually(lambda: stream.begun == 1)
+            clients[1].send(post(CHAT, b"[1]" if how == "no-object" else large, bearer(ACME)))
+            if how == "no-object":
+                await clients[1].answer()
+            else:
+                await eventually(lambda: gate.num_waiting == 1)
+            if how == "gone":
+                clients[1].close()
+            elif how == "late":
+                gate._clock = lambda: now + 6
+                gate.tick(1)
+                gate._clock = lambda: now
+            elif how == "displaced":
+                clients[2].send(post(CHAT, large, bearer(ACME)))
+                await clients[2].answer()
+                clients[1].close()
+            await eventually(lambda: gate.num_waiting == 0)
+            tenant = gate.tenants.get("acme", now)
+            assert tenant.limits.requests is not None
+            assert tenant.limits.tokens is not None
+            stream.go.set()
+            return tenant.limits.requests.level(now), tenant.limits.tokens.level(now)
+
+    assert run_loop(act()) == (98 if how == "displaced" else 99, 1000)
+
+
 def test_client_that_leaves_while_it_waits_leaves_its_place(tmp_path: Path) -> None:
     folder = AccessFolder(tmp_path, QUEUE)
     stream = Stream(["a"])
