@@ -37,10 +37,17 @@ class Issuer:
         """The JWK Set of this issuer's key and the others'; `changes` are made to its own."""
         return json.dumps({"keys": [self.public | changes, *(other.public for other in others)]}).encode()
 
-    def token(self, *, algorithm: str | None = None, key: Any = None, **changes: Any) -> bytes:
+    def token(
+        self,
+        *,
+        algorithm: str | None = None,
+        key: Any = None,
+        names_key: bool = True,
+        **changes: Any,
+    ) -> bytes:
         """A token of acme that is valid for an hour from `NOW`; a change to None leaves a claim out."""
         claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "acme", "exp": int(NOW) + 3600} | changes
-        headers = {"kid": self.kid} if self.kid is not None else {}
+        headers = {"kid": self.kid} if self.kid is not None and names_key else {}
         written = {name: value for name, value in claims.items() if value is not None}
         return jwt.encode(
             written, key if key is not None else self.key, algorithm or self.algorithm, headers

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hypertier.router.access.jwt import JwtVerifier
 
 _ANYBODY = Identity("")
+_OF_NO_KEY = ("unknown_key", "signature", "algorithm")
+"""What a JWT is whose key may be new: under a name of its own, the old one's, or none."""
 _NO_PATH = Refusal(404, "no such path for tenants; access.paths can name further ones", "not_found")
 _NO_OBJECT = Refusal(
     400,
@@ -262,7 +264,7 @@ class AccessGate:
 
     def _refuse_unknown(self, who: Unknown) -> None:
         self.counts.refusals[who.cause] += 1
-        if who.cause == "unknown_key" and self.wants_jwks is not None:
+        if who.cause in _OF_NO_KEY and self.wants_jwks is not None:
             self.wants_jwks()
 
     def _refuse(self, arrival: Arrival, tenant: Tenant, cause: str, refusal: Refusal) -> None:

@@ -33,8 +33,8 @@ class SigningKey(NamedTuple):
     algorithms: tuple[str, ...]
 
 
-SigningKeys = dict[str | None, SigningKey]
-"""By `kid`; None for a key without one."""
+SigningKeys = dict[str | None, tuple[SigningKey, ...]]
+"""By `kid`; None for keys without one. While a key is changed there may be several of one name."""
 
 
 def parse(text: bytes, allowed: Sequence[str]) -> SigningKeys:
@@ -54,7 +54,8 @@ def parse(text: bytes, allowed: Sequence[str]) -> SigningKeys:
         key = _signing_key(entry, allowed) if isinstance(entry, dict) else None
         if key is not None:
             kid = entry.get("kid")
-            found[kid if isinstance(kid, str) else None] = key
+            name = kid if isinstance(kid, str) else None
+            found[name] = (*found.get(name, ()), key)
     if not found:
         raise JwksError(f"none of its {len(written)} keys checks {', '.join(allowed)}")
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import jwt
@@ -16,6 +17,9 @@ from hypertier.spec.access import TENANT, Jwt
 MAX_KNOWN = 16_384
 """Verified tokens kept: some 400 bytes each. What was used longest ago goes first."""
 MAX_TOKEN_BYTES = 16 * 1024
+MAX_TRIED = 4
+"""Keys that a token is tried with where it does not say which: who signs with none would cost as much."""
+_OF_ANOTHER_KEY = ("algorithm", "signature")
 
 
 class JwtVerifier:
@@ -70,9 +74,17 @@ class JwtVerifier:
             kid = jwt.get_unverified_header(token).get("kid")
         except (PyJWTError, RecursionError, ValueError):  # JSON may be nested without end
             return Rejected("malformed")
-        key = self._key(kid)
-        if key is None:
+        keys = self._keys_of(kid)
+        if not keys:
             return Rejected("unknown_key")
+        found: Verified | Rejected = Rejected("unknown_key")
+        for key in keys:
+            found = self._check_by(key, token, now)
+            if not isinstance(found, Rejected) or found.cause not in _OF_ANOTHER_KEY:
+                break
+        return found
+
+    def _check_by(self, key: SigningKey, token: bytes, now: float) -> Verified | Rejected:
         settings = self._settings
         try:
             # Times are checked below, by the router's clock and not the library's own.
@@ -101,10 +113,13 @@ class JwtVerifier:
             return Rejected("malformed")
         return self._read(claims, now)
 
-    def _key(self, kid: Any) -> SigningKey | None:
-        if kid is None and len(self._keys) == 1:
-            return next(iter(self._keys.values()))
-        return self._keys.get(kid) if isinstance(kid, str | None) else None
+    def _keys_of(self, kid: Any) -> Sequence[SigningKey]:
+        """Those that a token may be signed with: of its `kid`, or, where it names none, any of a few."""
+        if kid is None and None not in self._keys:
+            every = [key for keys in self._keys.values() for key in keys]
+        else:
+            every = list(self._keys.get(kid, ())) if isinstance(kid, str | None) else []
+        return every if len(every) <= MAX_TRIED else ()
 
     def _read(self, claims: dict[str, Any], now: float) -> Verified | Rejected:
         settings = self._settings

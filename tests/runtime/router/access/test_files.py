@@ -170,8 +170,18 @@ def test_issuer_that_does_not_speak_http_is_refused() -> None:
         thread.join()
 
 
-def test_keys_of_jwts_are_fetched_kept_and_fetched_again_but_not_too_often(tmp_path: Path) -> None:
-    old, new = Issuer(kid="k1"), Issuer(kid="k2")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(Issuer(kid="k1"), Issuer(kid="k2"), id="another-name"),
+        pytest.param(Issuer(kid="k1"), Issuer(kid="k1"), id="the-same-name"),
+        pytest.param(Issuer(kid=None), Issuer(kid=None), id="no-name"),
+        pytest.param(Issuer(kid=None), Issuer("EdDSA", kid=None), id="another-kind"),
+    ],
+)
+def test_keys_of_jwts_are_fetched_kept_and_fetched_again_but_not_too_often(
+    tmp_path: Path, old: Issuer, new: Issuer
+) -> None:
     answers = {"/jwks": (503, b"")}
 
     async def act(url: str, asked: list[str]) -> tuple[list[int], list[int]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hypertier.errors import ConfigError, JwksError
 from hypertier.router.access import jwks
-from hypertier.router.access.jwt import MAX_KNOWN, JwtVerifier
+from hypertier.router.access.jwt import MAX_KNOWN, MAX_TRIED, JwtVerifier
 from hypertier.router.access.verdict import Rejected, Verified
 from hypertier.spec.access import ASYMMETRIC, Jwt
 
@@ -136,10 +136,33 @@ def test_new_keys_end_what_the_old_ones_signed() -> None:
     assert isinstance(found.verify(new.token(), NOW), Verified)
 
 
-def test_a_key_without_a_name_serves_where_it_is_the_only_one() -> None:
-    issuer = Issuer(kid=None)
+@pytest.mark.parametrize("in_set", [None, "k"], ids=["keys-without-names", "keys-of-one-name"])
+@pytest.mark.parametrize("num_keys", [1, 2, MAX_TRIED])
+def test_while_keys_change_a_token_of_each_is_taken(in_set: str | None, num_keys: int) -> None:
+    """Whatever their kinds: an issuer may go from RSA to curves and name neither."""
+    issuers = [Issuer(algorithm, in_set) for algorithm in ("RS256", "ES256", "ES256", "EdDSA")[:num_keys]]
+    found = verifier()
+    found.use(jwks.parse(issuers[0].jwks(*issuers[1:]), ASYMMETRIC))
 
-    assert isinstance(verifier(issuer).verify(issuer.token(), NOW), Verified)
+    taken = [found.verify(issuer.token(), NOW) for issuer in issuers]
+    forged = found.verify(Issuer("ES256", in_set).token(), NOW)
+
+    assert taken == [Verified("acme", NOW + 3660)] * num_keys
+    assert isinstance(forged, Rejected)
+
+
+def test_a_token_without_a_key_s_name_is_tried_with_a_few_keys_and_not_with_many() -> None:
+    """A signature's check costs the router more than it costs to make up a token."""
+    issuers = [Issuer(kid=f"k{number}") for number in range(MAX_TRIED + 1)]
+    found = verifier()
+    nameless = issuers[1].token(names_key=False)
+
+    found.use(jwks.parse(issuers[0].jwks(*issuers[1:-1]), ASYMMETRIC))
+    of_few = found.verify(nameless, NOW)
+    found.use(jwks.parse(issuers[0].jwks(*issuers[1:]), ASYMMETRIC))
+    of_many = found.verify(nameless, NOW)
+
+    assert (of_few, of_many) == (Verified("acme", NOW + 3660), Rejected("unknown_key"))
 
 
 def test_tenant_and_session_are_claims() -> None:
