@@ -189,6 +189,7 @@ class Router:
                 settings, sizes, tls=self._engine_tls, failures=self.background_failures, share=shared
             )
             self.front.prefillers = side.prefillers
+            side.prefillers.replicas.watch(self._replica_changed)
             self.metrics.registry.register(PrefillCounts(side.prefillers))
         self._route_file: RouteFile | None = None
         if settings.routes is not None:

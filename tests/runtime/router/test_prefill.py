@@ -174,7 +174,7 @@ def test_prefiller_that_falls_silent_with_a_prompt_in_hand_keeps_nobody_waiting(
 
 
 def test_prefiller_that_fails_again_and_again_is_asked_no_more_whatever_its_health_says() -> None:
-    async def act() -> tuple[set[int], int, dict[str, int]]:
+    async def act() -> tuple[set[int], int, dict[str, int], bool]:
         prefiller = await FakeEngine(answering(json_answer(b"{}", b"500 Oops"))).start()
         decoder = FakeEngine()
         try:
@@ -185,12 +185,15 @@ def test_prefiller_that_fails_again_and_again_is_asked_no_more_whatever_its_heal
                     client.send(post(CHAT, json.dumps(LONG).encode()))
                     statuses.add((await client.answer()).status)
                 assert router.front.prefillers is not None
-                return statuses, len(prefiller.received), dict(router.front.prefillers.legs)
+                ejected = f'ejections_total{{cause="failures",replica="{prefiller.url}"}} 1.0'
+                is_counted = ejected in router.metrics.text().decode()
+                legs = dict(router.front.prefillers.legs)
+                return statuses, len(prefiller.received), legs, is_counted
         finally:
             await prefiller.kill()
 
     ends = {"status_500": FAILURES_IN_A_ROW, "no_replica": FAILURES_IN_A_ROW}
-    assert run_loop(act()) == ({200}, FAILURES_IN_A_ROW, ends)
+    assert run_loop(act()) == ({200}, FAILURES_IN_A_ROW, ends, True)
 
 
 def test_a_fault_of_our_own_behind_the_prefill_is_answered() -> None:
