@@ -1,15 +1,8 @@
 """A deployment file -> stacks -> templates and a review page: `cdk synth -c deployment=FILE`."""
 
-import gc
-import os
-
-# Before the imports, and worth seconds (docs/performance.md): Python's looking for cycles frees next to
-# nothing, and V8 compiles the validator by more threads than gain from it.
-gc.disable()
-os.environ.setdefault("NODE_OPTIONS", "--v8-pool-size=1")
-
-from hypertier.spec.located import located  # noqa: E402
-from infra import messages, stacks  # noqa: E402
+import infra.process  # noqa: F401 - before the CDK, which starts Node.js
+from hypertier.spec.located import located
+from infra import messages, stacks
 
 with messages.plain_errors():
     app = stacks.new_app()

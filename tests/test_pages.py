@@ -25,7 +25,7 @@ FLAGS_OF_OTHERS = {
     "--from-file",  # kubectl's
     "--otlp-traces-endpoint",  # vLLM's
     "--require-approval",  # the CDK's
-    *("--max-semi-space-size", "--v8-pool-size"),  # Node's
+    *("--max-semi-space-size", "--v8-pool-size", "--wasm-tiering-budget", "--no-opt", "--max-lazy"),  # Node's
 }
 NO_MODULES = {
     "hypertier.dev",
