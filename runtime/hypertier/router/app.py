@@ -130,7 +130,6 @@ class Router:
         self._sizing: Sizing | None = None
         if settings.remembers_prompts:
             self._sizing = Sizing(self.replicas, sizes, failures=self.background_failures)
-            self.metrics.registry.register(SizeCounts(self._sizing, self.replicas))
         self._models = Models(self.replicas, dict(map(parse_alias, settings.model_alias)))
         self._verifier: Verifier | None = None
         self._kv_streams = self._hear_engines(self._kvaware)
@@ -191,6 +190,11 @@ class Router:
             self.front.prefillers = side.prefillers
             side.prefillers.replicas.watch(self._replica_changed)
             self.metrics.registry.register(PrefillCounts(side.prefillers))
+        read = [(self._sizing, self.replicas)] if self._sizing is not None else []
+        if self._prefill_side is not None:
+            read.append((self._prefill_side.sizing, self._prefill_side.prefillers.replicas))
+        if read:
+            self.metrics.registry.register(SizeCounts(sizes, read))
         self._route_file: RouteFile | None = None
         if settings.routes is not None:
             canaries = self.front.canaries = Canaries(use=self._use_routes, report=log.error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.families import counter, gauge
 from hypertier.router.kv_streams import KvStreams
 from hypertier.router.replicas import ReplicaSet
@@ -78,14 +80,14 @@ class KvCounts(Collector):
 class SizeCounts(Collector):
     """How much replicas keep of what they were sent, as far as they tell."""
 
-    def __init__(self, sizing: Sizing, replicas: ReplicaSet) -> None:
-        self._sizing = sizing
-        self._replicas = replicas
+    def __init__(self, sizes: CacheSizes, read: Sequence[tuple[Sizing, ReplicaSet]]) -> None:
+        self._sizes = sizes
+        self._read = read
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Every series; called by the registry."""
-        tokens_of = self._sizing.sizes.tokens_of
-        kept = {replica.url: tokens_of(replica) for replica in self._replicas.by_url.values()}
+        every = [replica for _, replicas in self._read for replica in replicas.by_url.values()]
+        kept = {replica.url: self._sizes.tokens_of(replica) for replica in every}
         yield gauge(
             "hypertier_router_replica_cache_tokens",
             "Tokens that a replica keeps.",
@@ -95,11 +97,11 @@ class SizeCounts(Collector):
         yield GaugeMetricFamily(
             "hypertier_router_prompt_bytes_per_token",
             "Bytes of prompt that a token stands for.",
-            value=self._sizing.sizes.bytes_per_token,
+            value=self._sizes.bytes_per_token,
         )
         yield counter(
             "hypertier_router_cache_readings",
             "Readings of engines' caches, by result.",
             ["result"],
-            self._sizing.readings,
+            sum((sizing.readings for sizing, _ in self._read), Counter()),
         )

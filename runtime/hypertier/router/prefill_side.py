@@ -19,6 +19,7 @@ from hypertier.router.settings import (
     parse_prefill_discover,
     parse_prefill_replica,
 )
+from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.tls import EngineTls
 
@@ -27,7 +28,7 @@ Follow = Callable[[str, Address | Service, Listed, str], Awaitable[None]]
 
 
 class PrefillSide:
-    """Has the `prefillers` of a router; by `sizes` of its other replicas it is known how long tokens are.
+    """Has the `prefillers` of a router; `sizes` are those of its other replicas, too.
 
     What is sent there is told to other routers by what `share` makes of the strategy.
     """
@@ -43,6 +44,7 @@ class PrefillSide:
     ) -> None:
         self._settings = settings
         replicas = ReplicaSet(tls=tls)
+        self.sizing = Sizing(replicas, sizes, failures=failures)
         self._health = HealthChecks(
             replicas,
             interval_seconds=settings.health_interval_seconds,
@@ -53,7 +55,7 @@ class PrefillSide:
             "prefixaware",
             replicas=replicas,
             index_bytes=settings.index_bytes,
-            sizes=CacheSizes(settings.l1_tokens),
+            sizes=sizes,
             now=time.monotonic,
         )
         self.prefillers = Prefillers(
@@ -86,4 +88,5 @@ class PrefillSide:
     async def stop(self) -> None:
         """Ask no more, and forget them."""
         await self._health.stop()
+        await self.sizing.stop()
         self.prefillers.replicas.replace([])

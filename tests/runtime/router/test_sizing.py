@@ -11,6 +11,7 @@ from fakes_router import healthy_replicas, routed
 
 from hypertier.errors import SizeError
 from hypertier.router import sizing
+from hypertier.router.app import Router
 from hypertier.router.cache_sizes import CacheSizes, Reading
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.settings import Address
@@ -132,18 +133,40 @@ def test_an_engine_that_is_gone_has_failed() -> None:
     assert caught.value.cause == "failed"
 
 
+async def read_of(router: Router, num_read: int) -> str:
+    """The router's metrics, once it has read so many caches."""
+    client = await RawClient.connect(router.port)
+    while True:
+        client.send(get(b"/metrics"))
+        text = (await client.answer()).body.decode()
+        if f'hypertier_router_cache_readings_total{{result="good"}} {num_read}.0' in text:
+            return text
+
+
 def test_a_router_says_what_it_read() -> None:
     async def act() -> str:
         async with routed(FakeEngine(metrics=CACHE), strategy="prefixaware", l1_tokens=100_000) as router:
-            client = await RawClient.connect(router.port)
-            while True:
-                client.send(get(b"/metrics"))
-                text = (await client.answer()).body.decode()
-                if "cache_readings_total{" in text:
-                    return text
+            return await read_of(router, 1)
 
     text = run_loop(act())
 
-    assert 'hypertier_router_cache_readings_total{result="good"} 1.0' in text
     assert 'hypertier_router_replica_cache_tokens{replica="http://127.0.0.1' in text
     assert "} 100000.0" in text
+
+
+@pytest.mark.parametrize(("strategy", "num_read"), [("prefixaware", 2), ("roundrobin", 1)])
+def test_engines_that_prefill_are_asked_for_the_size_of_their_caches(strategy: str, num_read: int) -> None:
+    """They are chosen by what they hold, whatever chooses the others."""
+
+    async def act() -> tuple[str, str]:
+        prefiller = await FakeEngine(metrics=CACHE).start()
+        try:
+            more = {"strategy": strategy, "prefill_replicas": (prefiller.url,)}
+            async with routed(FakeEngine(metrics=CACHE), **more) as router:
+                return prefiller.url, await read_of(router, num_read)
+        finally:
+            await prefiller.kill()
+
+    url, text = run_loop(act())
+
+    assert f'hypertier_router_replica_cache_tokens{{replica="{url}"}} 32768.0' in text
