@@ -47,6 +47,7 @@ HOT = (
     "prefixes",
     "proxy",
     "replicas",
+    "responses",
     "scoring",
     "shadow",
     "sharing",

@@ -21,11 +21,13 @@ from hypertier.router.connection import ClientConnection, Pending
 from hypertier.router.decisions import weigh
 from hypertier.router.heads import Request
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
-from hypertier.router.models import LIST_PATH, Models, form_model, model_in_path
+from hypertier.router.models import LIST_PATH, Models, form_model, model_in_path, with_model_in_path
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.prefill import Leg, Prefillers
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import ReplicaSet
+from hypertier.router.responses import PATH as RESPONSES_PATH
+from hypertier.router.responses import ResponseHolders, ResponsesExchange
 from hypertier.router.routes import STRATEGY_HEADER, Routes
 from hypertier.router.settings import MAX_SECONDS, RouterSettings
 from hypertier.router.shadow import ShadowClient, Shadows
@@ -73,6 +75,7 @@ class Front:
         self._routes: Routes | None = None
         self._was_routed = False
         self.shadows = Shadows()
+        self._holders = ResponseHolders()
         self.canaries: Canaries | None = None
         self.prefillers: Prefillers | None = None
         self.tracing: Tracing | None = None
@@ -324,7 +327,13 @@ class Front:
         waited_seconds: float,
     ) -> None:
         trace = self.tracing.begin(request, inference.model) if self.tracing is not None else None
-        exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
+        exchange: Exchange
+        if request.path.startswith(RESPONSES_PATH):
+            exchange = ResponsesExchange(
+                self._proxy, connection, request, inference, request_id, grant, self._holders
+            )
+        else:
+            exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
         exchange.trace = trace
         connection.exchange = exchange
         self._proxy.retry_budget.request()
@@ -387,7 +396,8 @@ class Front:
         asked = model_in_path(request.path)
         if asked is not None:
             model = aliases.get(asked)
-            request.target = b"%b/%b" % (LIST_PATH, model) if model is not None else request.target
+            if model is not None:
+                request.target = with_model_in_path(request.target, model)
             return
         span = form_model(request)
         if span is None:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
@@ -135,6 +135,12 @@ class Models:
 def model_in_path(path: bytes) -> bytes | None:
     """Whose path it is, below the list of models: clients write the `/` of a name as it is, or as `%2F`."""
     return unquote_to_bytes(path[len(LIST_PATH) + 1 :]) if path.startswith(LIST_PATH + b"/") else None
+
+
+def with_model_in_path(target: bytes, model: bytes) -> bytes:
+    """The path of another model, with the target's query."""
+    _, mark, query = target.partition(b"?")
+    return b"%b/%b%b%b" % (LIST_PATH, quote_from_bytes(model, safe="/:@+").encode(), mark, query)
 
 
 def _bases(listed: Mapping[bytes, Mapping[str, Any]]) -> list[tuple[str, Any, Any]]:

@@ -26,6 +26,9 @@ from hypertier.router.strategies.by_score import Choice
 from hypertier.router.tracing import Trace
 from hypertier.router.upstream import Upstream
 
+# Of an engine that has not begun, or can't; 0 is a failure without a status.
+RETRIED_STATUSES: Final = frozenset({0, 502, 503, 504})
+
 # Of an answer's end, kept for who asks what it took: `usage` stands there.
 _END_BYTES: Final = 4096
 
@@ -156,7 +159,7 @@ class Exchange:
         if self._is_weighed:  # before the pick, which takes the prompt as sent and so as cached
             among = proxy.picker.candidates(inference, self._tried)
             self._candidates = weigh(proxy.picker.strategy, inference, among, proxy.now())
-        pick = proxy.picker.pick(self, inference, proxy.now(), self._tried)
+        pick = self._choose()
         if pick is None:
             self._give_up()
             return
@@ -221,10 +224,10 @@ class Exchange:
             self._close_upstream()
             self.failed("silent")
 
-    def may_retry(self) -> bool:
-        """A failure now could be tried on another replica."""
+    def may_retry(self, status: int = 0) -> bool:
+        """A failure now, or an answer of this status, could be tried on another replica."""
         proxy, replica = self._proxy, cast(Replica, self._replica)
-        if self._attempts_left <= 0:
+        if self._attempts_left <= 0 or status not in RETRIED_STATUSES:
             return False
         others = proxy.picker.candidates(self.inference, {*self._tried, replica})
         return bool(others) and proxy.retry_budget.has()
@@ -316,6 +319,9 @@ class Exchange:
             return
         self._proxy.counts.retried(cause)
         self.start()
+
+    def _choose(self) -> Choice | None:
+        return self._proxy.picker.pick(self, self.inference, self._proxy.now(), self._tried)
 
     def _send(self, *, reuse: bool) -> None:
         replica = cast(Replica, self._replica)

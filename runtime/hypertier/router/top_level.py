@@ -11,12 +11,27 @@ class _Named(msgspec.Struct):
     model: str | None = None
 
 
+class _Naming(msgspec.Struct):
+    """As above."""
+
+    previous_response_id: str | None = None
+
+
 _decoder = msgspec.json.Decoder(_Named)
+_naming = msgspec.json.Decoder(_Naming)
 
 
 def model_of(body: bytes | bytearray) -> str | None:
     """What the body's own `model` says; None where it says nothing, or is no JSON."""
     try:
         return _decoder.decode(body).model
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def previous_response_of(body: bytes | bytearray) -> str | None:
+    """The response that the body goes on from; None where it says nothing, or is no JSON."""
+    try:
+        return _naming.decode(body).previous_response_id
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None

@@ -13,7 +13,8 @@ from hypertier.router.heads import response_head
 from hypertier.router.plain import CHUNKED, AnswerReader, ResponseHead
 from hypertier.router.replicas import Replica
 
-RETRIED_STATUSES: Final = frozenset({502, 503, 504})
+# Answers after which the exchange is asked whether it tries another replica.
+ASKED_STATUSES: Final = frozenset({404, 502, 503, 504})
 MAX_RESPONSE_HEAD_BYTES: Final = 256 * 1024
 MAX_IDLE_PER_REPLICA: Final = 256
 # Below this a head and a body are one write; above, joining would copy more than a second buffer costs.
@@ -44,8 +45,8 @@ class Carried(Protocol):
         """Nothing of the body came; `answering` when a head did."""
         ...
 
-    def may_retry(self) -> bool:
-        """A failure now could be tried on another replica."""
+    def may_retry(self, status: int = 0) -> bool:
+        """A failure now, or an answer of this status, could be tried on another replica."""
         ...
 
 
@@ -172,7 +173,7 @@ class Upstream:
                 found = self._read_heads(exchange, data)
                 if found is None:
                     return
-            elif found[0].status in RETRIED_STATUSES and exchange.may_retry():
+            elif found[0].status in ASKED_STATUSES and exchange.may_retry(found[0].status):
                 self.close()
                 exchange.failed(str(found[0].status))
                 return
@@ -317,7 +318,7 @@ class Upstream:
             if status >= 200:
                 break
             self._complete, self._num_messages = False, 0  # 100 and 103 are for this hop alone
-        if status in RETRIED_STATUSES and exchange.may_retry():
+        if status in ASKED_STATUSES and exchange.may_retry(status):
             self.close()
             exchange.failed(str(status))
             return None

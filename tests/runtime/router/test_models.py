@@ -305,6 +305,20 @@ def test_alias_is_listed_and_found_by_its_path() -> None:
     assert engine.received[0].line == b"GET /v1/models/a HTTP/1.1"
 
 
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"/v1/models/gpt-4o?x", b"/v1/models/org/a:b+c?x"),
+        (b"/v1/models/gpt-4o?x=1&y=?", b"/v1/models/org/a:b+c?x=1&y=?"),
+        (b"/v1/models/gpt%2D4o?", b"/v1/models/org/a:b+c?"),
+    ],
+)
+def test_alias_in_a_path_leaves_the_query_as_it_is(target: bytes, expected: bytes) -> None:
+    _, (engine,) = ask(get(target), ("org/a:b+c",), model_alias=("gpt-4o=org/a:b+c",), times=1)
+
+    assert engine.received[0].line == b"GET %b HTTP/1.1" % expected
+
+
 def test_nothing_is_held_of_bodies_whose_alias_was_written() -> None:
     async def act() -> int:
         async with routed(FakeEngine(models=("a",)), model_alias=("a-much-longer-name=a", "b=a")) as router:
