@@ -100,6 +100,7 @@ class ServingStack(cdk.Stack):
         self, endpoint: InferenceEndpoint, role: str, deployment: Deployment, cluster: ClusterBase
     ) -> CacheUtilizationScaling:
         whole, bounds = role == WHOLE, deployment.scaling.bounds(role)
+        to_zero = deployment.scaling.sleeps if whole else None
         assert bounds is not None  # what is stepped has some
         if not is_exported(endpoint.config):
             setting = "scaling.max" if whole else f"scaling.{role}.max"
@@ -118,6 +119,7 @@ class ServingStack(cdk.Stack):
             min_replicas=bounds.min,
             max_replicas=bounds.max,
             role=None if whole else role,
+            **({"idle_minutes": to_zero.idle_minutes} if to_zero else {}),
             schedules=deployment.scaling.schedules if whole else (),
         )
         scaling.permissions.node.add_dependency(endpoint.workloads)

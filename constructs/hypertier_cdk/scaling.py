@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cw
@@ -17,6 +17,8 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import (
+    HELD_REQUESTS,
+    IDLE_REPLICAS,
     KV_CACHE_USAGE_RATIO,
     L1_USAGE_RATIO,
     PREFILL,
@@ -45,6 +47,7 @@ THRESHOLDS = {
 }
 QUEUE_EXPRESSION, QUEUED_EACH = "queued / replicas", " for each replica"
 ALARM_PRINCIPAL = "lambda.alarms.cloudwatch.amazonaws.com"
+WAKE_PERIOD = cdk.Duration.seconds(10)
 FUNCTION_TIMEOUT = cdk.Duration.seconds(60)
 
 
@@ -55,8 +58,10 @@ class CacheUtilizationScaling(Construct):
     exporter's ratios, or `QueuedRequests` for each replica: by default that for `prefill`, else
     `KvCacheUsageRatio`. High for `high_minutes` on end means one replica more, low for `low_minutes` one
     less, never outside `min_replicas` to `max_replicas`, and never two steps within `cooldown`. `schedules`
-    set other bounds, each until the next one. The function may read and patch this one Deployment and nothing
-    else. A step that fails three times lands in `failures`; `EndpointAlarms` rings for it.
+    set other bounds, each until the next one. With 0 for `min_replicas` none is left after `idle_minutes` in
+    which nobody asked, and one comes back once a router holds a request. The function may read and patch this
+    one Deployment and nothing else. A step that fails three times lands in `failures`; `EndpointAlarms` rings
+    for it.
     """
 
     @checked
@@ -77,6 +82,7 @@ class CacheUtilizationScaling(Construct):
         low: float | None = None,
         high_minutes: AlarmMinutes = 3,
         low_minutes: AlarmMinutes = 30,
+        idle_minutes: AlarmMinutes = 30,
         cooldown: cdk.Duration | None = None,
         schedules: Sequence[ScalingSchedule] = (),
         dry_run: bool = False,
@@ -87,6 +93,8 @@ class CacheUtilizationScaling(Construct):
         high = usual_high if high is None else high
         low = usual_low if low is None else low
         _check(min_replicas, max_replicas, role, metric, high, low)
+        if min_replicas == 0 and schedules:
+            raise ConfigError("min_replicas", 0, "1 or more beside schedules")
         check_schedules(schedules, min_replicas, max_replicas)
         self.role, self.metric, self.high, self.low = role, metric, high, low
         stack = cdk.Stack.of(self)
@@ -96,7 +104,7 @@ class CacheUtilizationScaling(Construct):
 
         # Known before the alarms exist: the function must know their names, and they the function.
         prefix = cdk.Names.unique_resource_name(self, max_length=80, separator="-")
-        names = {"high": f"{prefix}-high", "low": f"{prefix}-low"}
+        names = {key: f"{prefix}-{key}" for key in ("high", "low", "sleep", "wake")}
         self.failures = sqs.Queue(
             self,
             "Failures",
@@ -145,6 +153,7 @@ class CacheUtilizationScaling(Construct):
                 "HIGH_ALARM": names["high"],
                 "LOW_ALARM": names["low"],
                 "DRY_RUN": "true" if dry_run else "false",
+                **({} if min_replicas else {"SLEEP_ALARM": names["sleep"], "WAKE_ALARM": names["wake"]}),
                 **_bounds(schedules, min_replicas, max_replicas),
             },
             on_failure=destinations.SqsDestination(self.failures),
@@ -179,8 +188,11 @@ class CacheUtilizationScaling(Construct):
             evaluation_periods=low_minutes,
             treat_missing_data=cw.TreatMissingData.IGNORE,
         )
+        alarms = {"High": self.high_alarm, "Low": self.low_alarm}
+        if min_replicas == 0:
+            alarms |= self._sleep_and_wake(endpoint, names, idle_minutes)
         function_arn = self.function.function_arn
-        for key, alarm in (("High", self.high_alarm), ("Low", self.low_alarm)):
+        for key, alarm in alarms.items():
             inner = alarm.node.default_child
             assert isinstance(inner, cw.CfnAlarm)
             inner.alarm_actions = [function_arn]
@@ -204,6 +216,36 @@ class CacheUtilizationScaling(Construct):
     def metric_failures(self) -> cw.Metric:
         """Steps that failed three times and wait in `failures` to be looked at."""
         return self.failures.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum")
+
+    def _sleep_and_wake(
+        self, endpoint: str, names: Mapping[str, str], idle_minutes: int
+    ) -> dict[str, cw.Alarm]:
+        """One alarm for nobody who asks, and one of 10 s for requests that are held."""
+        self.sleep_alarm = cw.Alarm(
+            self,
+            "Sleep",
+            alarm_name=names["sleep"],
+            alarm_description=f"{endpoint}: nobody asks its engines: no replica",
+            metric=endpoint_metric(IDLE_REPLICAS.name, endpoint, statistic="Minimum"),
+            threshold=1,
+            comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            evaluation_periods=idle_minutes,
+            treat_missing_data=cw.TreatMissingData.IGNORE,
+        )
+        self.wake_alarm = cw.Alarm(
+            self,
+            "Wake",
+            alarm_name=names["wake"],
+            alarm_description=f"{endpoint}: requests wait for a replica: one",
+            metric=endpoint_metric(HELD_REQUESTS.name, endpoint, statistic="Maximum").with_(
+                period=WAKE_PERIOD
+            ),
+            threshold=1,
+            comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            evaluation_periods=1,
+            treat_missing_data=cw.TreatMissingData.NOT_BREACHING,
+        )
+        return {"Sleep": self.sleep_alarm, "Wake": self.wake_alarm}
 
     def _inside(self, vpc: ec2.IVpc, cluster: ClusterBase, role: iam.Role) -> ec2.ISecurityGroup:
         """The function's security group, which may reach the Kubernetes API, and what Lambda needs for it."""
@@ -295,10 +337,14 @@ def _signal(metric: str, endpoint: str, role: str | None) -> cw.IMetric:
 def _check(
     min_replicas: int, max_replicas: int, role: str | None, metric: str, high: float, low: float
 ) -> None:
-    if min_replicas < 1:
-        raise ConfigError("min_replicas", min_replicas, "1 or more: the last replica is never taken away")
-    if max_replicas < min_replicas:
-        raise ConfigError("max_replicas", max_replicas, f"at least min_replicas, which is {min_replicas}")
+    if min_replicas == 0 and role is not None:
+        raise ConfigError(
+            "min_replicas", 0, "1 or more of a role: requests are held for engines that do both"
+        )
+    if max_replicas < max(1, min_replicas):
+        raise ConfigError(
+            "max_replicas", max_replicas, f"1 or more, and at least min_replicas, which is {min_replicas}"
+        )
     if role is not None and role not in ROLES:
         raise ConfigError("role", role, f"{' or '.join(ROLES)}, or none where engines do both")
     if metric not in THRESHOLDS:

@@ -76,7 +76,7 @@ def test_the_function_s_own_settings_read_its_environment(function: dict[str, An
 
     settings = read_settings(environment)
 
-    assert set(environment) == set(VARIABLES) - {"SCHEDULES"}
+    assert set(environment) == set(VARIABLES) - {"SCHEDULES", "SLEEP_ALARM", "WAKE_ALARM"}
     assert (settings.limits.min_replicas, settings.limits.max_replicas) == (1, 3)
     assert (settings.namespace, settings.deployment) == ("inference", "llama-engine")
 
@@ -311,7 +311,6 @@ def test_in_a_closed_network_the_function_stands_inside_and_reaches_the_kubernet
 @pytest.mark.parametrize(
     ("options", "setting"),
     [
-        pytest.param({"min_replicas": 0}, "min_replicas", id="none left"),
         pytest.param({"max_replicas": 0}, "max_replicas", id="a ceiling below the floor"),
         pytest.param({"metric": "ReplicasFailed"}, "metric", id="a metric that tells no load"),
         pytest.param({"role": "engine"}, "role", id="a role that no exporter writes"),
@@ -345,3 +344,42 @@ def _permissions(template: dict[str, Any]) -> list[dict[str, Any]]:
 def _asset_folder(assembly: Path, code: Any) -> Path:
     key = code["s3Key"].removesuffix(".zip")
     return assembly / f"asset.{key}"
+
+
+def test_to_zero_and_back_are_two_more_alarms_whose_names_the_function_knows() -> None:
+    stack = new_stack("ToZero")
+    scaled(stack, min_replicas=0, idle_minutes=20)
+    made = template_of(stack)
+    (function,) = [f for f in properties(made, "AWS::Lambda::Function") if f["Handler"] == HANDLER]
+    environment = {name: text_of(value) for name, value in function["Environment"]["Variables"].items()}
+
+    limits = read_settings(environment).limits
+    alarms = step_alarms(made)
+    sleep, wake = alarms[limits.sleep_alarm], alarms[limits.wake_alarm]
+
+    assert (limits.min_replicas, limits.max_replicas) == (0, 3)
+    assert (sleep["MetricName"], sleep["EvaluationPeriods"], sleep["TreatMissingData"]) == (
+        "IdleReplicas",
+        20,
+        "ignore",
+    )
+    assert (wake["MetricName"], wake["Period"], wake["TreatMissingData"]) == (
+        "HeldRequests",
+        10,
+        "notBreaching",
+    )
+    invokers = [p for p in properties(made, "AWS::Lambda::Permission") if p["Principal"] == ALARM_PRINCIPAL]
+    assert len(invokers) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_replicas": 0, "role": "decode"}, "min_replicas is 0; expected 1 or more of a role"),
+        ({"min_replicas": 0, "max_replicas": 0}, "max_replicas is 0; expected 1 or more"),
+    ],
+    ids=["a role", "never any"],
+)
+def test_zero_is_refused_where_nobody_would_wake(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        scaled(new_stack("Refused"), **options)

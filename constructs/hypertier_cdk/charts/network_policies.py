@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
-from hypertier.spec.roles import EngineRole, roles_of
+from hypertier.spec.roles import EngineRole, roles_of, sleeps
 from hypertier.tier.address import parse_l2_url
 from hypertier_cdk.charts.disaggregation import moves_kv, side_channel_ports
 from hypertier_cdk.charts.engine_arguments import publishes_kv_events
@@ -92,7 +92,9 @@ def network_policies(
         )
     )
     if is_exported(endpoint):
-        policies.append(_policy(names, "exporter", [], [_dns(), to_aws, _pod_identity(), to_engines]))
+        to_routers = _rule("to", [_pods(names, "router")], ROUTER_METRICS_PORT)
+        reads = [to_engines, *([to_routers] if sleeps(deployment, endpoint) else [])]
+        policies.append(_policy(names, "exporter", [], [_dns(), to_aws, _pod_identity(), *reads]))
     if deployment.verify is not None:
         policies.append(
             _policy(names, "verify", [], [_dns(), to_aws, _pod_identity(), _to_router(deployment, names)])

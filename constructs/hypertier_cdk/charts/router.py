@@ -10,6 +10,7 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.quantities import format_bytes
+from hypertier.spec.roles import sleeps
 from hypertier.spec.routing import ClientTls
 from hypertier_cdk.charts.access import access_mounts, access_objects, access_volumes
 from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
@@ -57,6 +58,7 @@ def router_objects(
         *_slices_role(names),
         _service(deployment, names),
         *([_peers_service(names)] if routers_share(deployment, endpoint) else []),
+        *([_metrics_service(names)] if sleeps(deployment, endpoint) else []),
         *access_objects(deployment, names),
         disruption_budget(names, "router"),
         _deployment(deployment, endpoint, names, inputs),
@@ -110,15 +112,25 @@ def _service(deployment: Deployment, names: Names) -> Object:
 
 def _peers_service(names: Names) -> Object:
     """A name for all routers; also of those that no engine makes ready yet, whose requests count as well."""
+    return _headless(names, "peers", {"name": "peers", "port": ROUTER_PEER_PORT, "targetPort": "peers"})
+
+
+def _metrics_service(names: Names) -> Object:
+    """A name under which the exporter finds every router's metrics."""
+    port = {"name": "metrics", "port": ROUTER_METRICS_PORT, "targetPort": "metrics"}
+    return _headless(names, "routers", port)
+
+
+def _headless(names: Names, name: str, port: Object) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(names, "router") | {"name": names.of("peers")},
+        "metadata": metadata(names, "router") | {"name": names.of(name)},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": names.selector("router"),
-            "ports": [{"name": "peers", "port": ROUTER_PEER_PORT, "targetPort": "peers", "protocol": "TCP"}],
+            "ports": [{**port, "protocol": "TCP"}],
         },
     }
 

@@ -12,7 +12,7 @@ from hypertier.router.settings import BY_PROMPT, STRATEGIES, RouterSettings
 from hypertier.spec.arguments import option_name, option_value
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
-from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, threshold_of
+from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, sleeps, threshold_of
 from hypertier_cdk.charts.access import ACCESS_FILE, KEYS_FILE, SALT_KEY_FILE, has_secret
 from hypertier_cdk.charts.engine_tls import client_files
 from hypertier_cdk.charts.inputs import refuse
@@ -114,6 +114,7 @@ def router_settings(
         trace_sample_ratio=routing.tracing.sample_ratio if routing.tracing else None,
         model_alias=tuple(f"{name}={model}" for name, model in aliases_of(deployment, endpoint).items()),
         explain_on_request=routing.explain_on_request,
+        **_holding(deployment, endpoint),
         retries=routing.retries.per_request,
         retry_budget=routing.retries.budget,
         max_body_bytes=sizes.bytes_of("maxBody"),
@@ -194,6 +195,14 @@ def _split(endpoint: InferenceEndpointConfig, names: Names, port: int) -> dict[s
         return {}
     threshold = max(threshold_of(pd_spec) - 1, 0)
     return {"prefill_discover": names.slices(PREFILL, port), "prefill_threshold": threshold}
+
+
+def _holding(deployment: Deployment, endpoint: InferenceEndpointConfig) -> dict[str, Any]:
+    """Requests wait for a replica where there may be none."""
+    to_zero = sleeps(deployment, endpoint)
+    if to_zero is None:
+        return {}
+    return {"hold_seconds": float(to_zero.hold_seconds), "hold_requests": to_zero.max_held}
 
 
 def _session_key(endpoint: InferenceEndpointConfig, strategy: str) -> str:

@@ -26,7 +26,7 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Replicas that there may be: 1 or more to no less than that. `source` is for people."""
+    """Replicas that there may be: 0 or more to no less than that. `source` is for people."""
 
     min_replicas: int
     max_replicas: int
@@ -35,9 +35,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the hook was told when it was deployed. `min_replicas` is 1 or more, `max_replicas` no less.
+    """What the hook was told when it was deployed. `max_replicas` is 1 or more, `min_replicas` no more.
 
-    `schedules` are the bounds that each schedule sets, in the order of the deployment file.
+    `schedules` are the bounds that each schedule sets, in the order of the deployment file. Where
+    `min_replicas` is 0, `sleep_alarm` asks for no replica and `wake_alarm` for one; else there are none.
     """
 
     min_replicas: int
@@ -46,6 +47,14 @@ class Limits:
     high_alarm: str
     low_alarm: str
     schedules: Mapping[str, Bounds] = field(default_factory=dict)
+    sleep_alarm: str = ""
+    wake_alarm: str = ""
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """The names of all alarms that may ask."""
+        named = (self.high_alarm, self.low_alarm, self.sleep_alarm, self.wake_alarm)
+        return tuple(name for name in named if name)
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,8 @@ class ReplicaState:
     """What the Deployment says now: its `spec.replicas`, and what the hook wrote there before.
 
     `seen` maps an alarm's name to the time of its last transition that was looked at; `scheduled` is the
-    schedule that came last, which a later deployment may no longer have.
+    schedule that came last, which a later deployment may no longer have. At 0 replicas, `asleep` says that
+    the hook put it there, and no person.
     """
 
     replicas: int
@@ -61,6 +71,7 @@ class ReplicaState:
     last_scaled_at: datetime | None = None
     seen: Mapping[str, datetime] = field(default_factory=dict)
     scheduled: ScheduleEvent | None = None
+    asleep: bool = False
 
     @property
     def bounds(self) -> Bounds:
@@ -85,7 +96,8 @@ def decide(event: AlarmEvent | ScheduleEvent, state: ReplicaState, now: datetime
     """Return one step up for the high alarm, one down for the low alarm, or nothing with the reason why.
 
     For a schedule, return the nearest number within its bounds. A changed number always lies within the
-    bounds in force. A Deployment at 0 was put to rest by a person and stays there.
+    bounds in force. A Deployment at 0 was put to rest by a person and stays there, unless the hook put it to
+    sleep.
     """
     if isinstance(event, ScheduleEvent):
         return _keep_to(event, state)
@@ -94,10 +106,11 @@ def decide(event: AlarmEvent | ScheduleEvent, state: ReplicaState, now: datetime
     def stay(reason: str, *, remember: bool = True) -> Decision:
         return Decision(Action.NONE, state.replicas, reason, remember)
 
-    if event.alarm_name not in (limits.high_alarm, limits.low_alarm):
+    if event.alarm_name not in limits.alarms:
         return stay(
             f"{event.alarm_name} is neither the high alarm {limits.high_alarm} nor the low alarm "
-            f"{limits.low_alarm}",
+            f"{limits.low_alarm}"
+            + (f", {limits.sleep_alarm} or {limits.wake_alarm}" * bool(limits.wake_alarm)),
             remember=False,
         )
     if event.state != "ALARM":
@@ -109,18 +122,29 @@ def decide(event: AlarmEvent | ScheduleEvent, state: ReplicaState, now: datetime
             f"one of {seen.isoformat()} that was handled already",
             remember=False,
         )
+    if state.replicas == 0 and event.alarm_name == limits.wake_alarm and state.asleep:
+        reason = f"{event.alarm_name} went to ALARM: requests are held, wake to 1 replica"
+        return Decision(Action.UP, 1, reason, remember=True)
     if state.replicas == 0:
-        return stay("the Deployment is at 0 replicas: put to rest by hand, and so left alone")
+        by = "asleep until a request is held" if state.asleep else "put to rest by hand"
+        return stay(f"the Deployment is at 0 replicas: {by}, and so left alone")
+    if event.alarm_name == limits.wake_alarm:
+        return stay(f"the Deployment is at {state.replicas} replicas, awake already")
+    if event.alarm_name == limits.sleep_alarm:
+        if bounds.min_replicas > 0:
+            return stay(f"MIN_REPLICAS {bounds.min_replicas}{bounds.source} lets nobody sleep")
+        # Whatever the cooldown says: this alarm does not ask again while it stays as it is.
+        reason = f"{event.alarm_name} went to ALARM: nobody asks, sleep from {state.replicas} to 0 replicas"
+        return Decision(Action.DOWN, 0, reason, remember=True)
 
     up = event.alarm_name == limits.high_alarm
     if up and state.replicas >= bounds.max_replicas:
         return stay(
             f"{state.replicas} replicas is at or above MAX_REPLICAS {bounds.max_replicas}{bounds.source}"
         )
-    if not up and state.replicas <= bounds.min_replicas:
-        return stay(
-            f"{state.replicas} replicas is at or below MIN_REPLICAS {bounds.min_replicas}{bounds.source}"
-        )
+    least = max(1, bounds.min_replicas)  # that the last one is not needed, the sleep alarm alone says
+    if not up and state.replicas <= least:
+        return stay(f"{state.replicas} replicas is at or below MIN_REPLICAS {least}{bounds.source}")
     if state.last_scaled_at is not None and now - state.last_scaled_at < limits.cooldown:
         return stay(
             f"the last step was at {state.last_scaled_at.isoformat()}, less than COOLDOWN_SECONDS "

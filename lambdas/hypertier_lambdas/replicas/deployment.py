@@ -20,7 +20,20 @@ HIGH_ALARM_SEEN = "hypertier.dev/replicas-high-alarm-seen"
 LOW_ALARM_SEEN = "hypertier.dev/replicas-low-alarm-seen"
 SCHEDULE = "hypertier.dev/replicas-schedule"
 SCHEDULED_AT = "hypertier.dev/replicas-scheduled-at"
-ANNOTATIONS = (LAST_SCALED_AT, LAST_REASON, HIGH_ALARM_SEEN, LOW_ALARM_SEEN, SCHEDULE, SCHEDULED_AT)
+SLEEP_ALARM_SEEN = "hypertier.dev/replicas-sleep-alarm-seen"
+WAKE_ALARM_SEEN = "hypertier.dev/replicas-wake-alarm-seen"
+ASLEEP = "hypertier.dev/replicas-asleep"
+ANNOTATIONS = (
+    LAST_SCALED_AT,
+    LAST_REASON,
+    HIGH_ALARM_SEEN,
+    LOW_ALARM_SEEN,
+    SCHEDULE,
+    SCHEDULED_AT,
+    SLEEP_ALARM_SEEN,
+    WAKE_ALARM_SEEN,
+    ASLEEP,
+)
 
 
 def read_state(deployment: Mapping[str, Any], limits: Limits) -> ReplicaState:
@@ -38,12 +51,19 @@ def read_state(deployment: Mapping[str, Any], limits: Limits) -> ReplicaState:
     annotations = metadata.get("annotations") or {}
     seen = {
         alarm: time
-        for alarm, key in ((limits.high_alarm, HIGH_ALARM_SEEN), (limits.low_alarm, LOW_ALARM_SEEN))
+        for alarm, key in _seen_keys(limits).items()
         if (time := _time(annotations, key, metadata)) is not None
     }
     schedule, scheduled_at = annotations.get(SCHEDULE), _time(annotations, SCHEDULED_AT, metadata)
     scheduled = ScheduleEvent(schedule, scheduled_at) if schedule and scheduled_at else None
-    return ReplicaState(replicas, limits, _time(annotations, LAST_SCALED_AT, metadata), seen, scheduled)
+    return ReplicaState(
+        replicas,
+        limits,
+        _time(annotations, LAST_SCALED_AT, metadata),
+        seen,
+        scheduled,
+        asleep=replicas == 0 and ASLEEP in annotations,
+    )
 
 
 def patch_for(
@@ -54,11 +74,13 @@ def patch_for(
     now: datetime,
 ) -> dict[str, Any]:
     """Return the merge patch that makes `decision` so, valid only while `deployment` has not changed."""
-    annotations = {**_handled(event, limits), LAST_REASON: decision.reason}
+    annotations: dict[str, str | None] = {**_handled(event, limits), LAST_REASON: decision.reason}
     metadata = {"resourceVersion": deployment["metadata"]["resourceVersion"], "annotations": annotations}
     if decision.action is Action.NONE:
         return {"metadata": metadata}
     annotations[LAST_SCALED_AT] = now.isoformat()
+    if limits.sleep_alarm:
+        annotations[ASLEEP] = None if decision.replicas else "true"  # null takes it away
     return {"metadata": metadata, "spec": {"replicas": decision.replicas}}
 
 
@@ -66,8 +88,15 @@ def _handled(event: AlarmEvent | ScheduleEvent, limits: Limits) -> dict[str, str
     """The annotations that remember an event."""
     if isinstance(event, ScheduleEvent):
         return {SCHEDULE: event.schedule, SCHEDULED_AT: event.scheduled_at.isoformat()}
-    seen = HIGH_ALARM_SEEN if event.alarm_name == limits.high_alarm else LOW_ALARM_SEEN
-    return {seen: event.transitioned_at.isoformat()}
+    return {_seen_keys(limits)[event.alarm_name]: event.transitioned_at.isoformat()}
+
+
+def _seen_keys(limits: Limits) -> dict[str, str]:
+    """The annotation that remembers each alarm's last transition."""
+    keys = {limits.high_alarm: HIGH_ALARM_SEEN, limits.low_alarm: LOW_ALARM_SEEN}
+    if limits.sleep_alarm:
+        keys |= {limits.sleep_alarm: SLEEP_ALARM_SEEN, limits.wake_alarm: WAKE_ALARM_SEEN}
+    return keys
 
 
 def _time(annotations: Mapping[str, str], key: str, metadata: Mapping[str, Any]) -> datetime | None:

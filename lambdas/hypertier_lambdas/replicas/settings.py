@@ -15,11 +15,13 @@ VARIABLES = {
     "CLUSTER_NAME": "name of the EKS cluster",
     "NAMESPACE": "Kubernetes namespace of the Deployment",
     "DEPLOYMENT": "name of the Deployment whose replicas are stepped",
-    "MIN_REPLICAS": "never fewer than this; 1 or more",
-    "MAX_REPLICAS": "never more than this; MIN_REPLICAS or more",
+    "MIN_REPLICAS": "never fewer than this; 0 with SLEEP_ALARM, else 1 or more",
+    "MAX_REPLICAS": "never more than this; MIN_REPLICAS or more, and 1 or more",
     "COOLDOWN_SECONDS": "seconds between two steps; default 600",
     "HIGH_ALARM": "name of the alarm that asks for one replica more",
     "LOW_ALARM": "name of the alarm that asks for one replica less",
+    "SLEEP_ALARM": "name of the alarm that asks for no replica; default none",
+    "WAKE_ALARM": "name of the alarm that asks for one again; default none, as SLEEP_ALARM",
     "DRY_RUN": "true: decide and say so, change nothing; default false",
     "SCHEDULES": "bounds that schedules set, as JSON: a list of name, min and max; default []",
 }
@@ -60,14 +62,20 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
 def read_limits(environment: Mapping[str, str]) -> Limits:
     """Return the part of the settings that a decision needs; raises as `read_settings` does."""
-    minimum = _whole_number(environment, "MIN_REPLICAS", at_least=1)
+    sleep, wake = environment.get("SLEEP_ALARM", ""), environment.get("WAKE_ALARM", "")
+    if bool(sleep) != bool(wake):
+        missing = "WAKE_ALARM" if sleep else "SLEEP_ALARM"
+        raise SettingError(missing, None, "a name beside the other of SLEEP_ALARM and WAKE_ALARM, or neither")
+    minimum = _whole_number(environment, "MIN_REPLICAS", at_least=0 if sleep else 1)
     return Limits(
         min_replicas=minimum,
-        max_replicas=_whole_number(environment, "MAX_REPLICAS", at_least=minimum),
+        max_replicas=_whole_number(environment, "MAX_REPLICAS", at_least=max(1, minimum)),
         cooldown=timedelta(seconds=_whole_number(environment, "COOLDOWN_SECONDS", at_least=0)),
         high_alarm=_text(environment, "HIGH_ALARM"),
         low_alarm=_text(environment, "LOW_ALARM"),
         schedules=_schedules(environment),
+        sleep_alarm=sleep,
+        wake_alarm=wake,
     )
 
 

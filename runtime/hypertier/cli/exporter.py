@@ -52,6 +52,18 @@ NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/#:-]{0,254}")
     metavar="URL",
     help="Such an engine, in place of --prefill-discover; repeatable.",
 )
+@click.option(
+    "--router-discover",
+    metavar="dns://HOST:PORT",
+    help="Routers' metrics: whether requests wait for a replica, and whether anybody asks.",
+)
+@click.option(
+    "--router",
+    "routers",
+    multiple=True,
+    metavar="URL",
+    help="A router's metrics, in place of --router-discover; repeatable.",
+)
 @click.option("--replica-ca", metavar="FILE", help="Ask engines by TLS; one of these CAs signed for them.")
 @click.option("--replica-cert", metavar="FILE", help="What engines are shown: the chain, in PEM.")
 @click.option("--replica-key", metavar="FILE", help="And its key.")
@@ -75,6 +87,8 @@ def command(
     replicas: tuple[str, ...],
     prefill_discover: str | None,
     prefill_replicas: tuple[str, ...],
+    router_discover: str | None,
+    routers: tuple[str, ...],
     replica_ca: str | None,
     replica_cert: str | None,
     replica_key: str | None,
@@ -120,6 +134,9 @@ def command(
         prefill = found_by(
             "--prefill-discover", prefill_discover, "--prefill-replica", prefill_replicas, scheme
         )
+    find_routers = None
+    if router_discover is not None or routers:
+        find_routers = found_by("--router-discover", router_discover, "--router", routers, "http")
     address = parse_listen(listen)
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -130,6 +147,7 @@ def command(
         find,
         CloudWatch(endpoint, namespace, region),
         prefill=prefill,
+        routers=find_routers,
         interval_seconds=interval,
         timeout_seconds=timeout,
         ignore=frozenset() if l1 else NEEDS_L1,

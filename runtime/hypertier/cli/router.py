@@ -163,6 +163,15 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
     help="Add them to the answers of requests with x-hypertier-explain, and keep their candidates.",
 )
 @click.option(
+    "--hold-seconds",
+    default=0.0,
+    show_default=True,
+    help="How long a request may wait for a replica where there is none; 0 is never.",
+)
+@click.option(
+    "--hold-requests", default=1024, show_default=True, help="Requests that may wait so; others get 503."
+)
+@click.option(
     "--retries",
     default=2,
     show_default=True,
@@ -281,6 +290,8 @@ def command(
     workers: int | None,
     explain: bool,
     explain_on_request: bool,
+    hold_seconds: float,
+    hold_requests: int,
     retries: int,
     retry_budget: float,
     stall_timeout_seconds: float,
@@ -340,6 +351,8 @@ def command(
         workers=workers,
         explain=explain,
         explain_on_request=explain_on_request,
+        hold_seconds=hold_seconds,
+        hold_requests=hold_requests,
         retries=retries,
         retry_budget=retry_budget,
         stall_timeout_seconds=stall_timeout_seconds,

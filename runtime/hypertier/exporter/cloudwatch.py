@@ -63,6 +63,8 @@ class CloudWatch:
             "Timestamp": at,
             "Unit": point.series.unit,
         }
+        if point.series.resolution_seconds < 60:
+            metric["StorageResolution"] = point.series.resolution_seconds
         if len(point.values) == 1:
             metric["Value"] = point.values[0]
         else:

@@ -13,13 +13,16 @@ from typing import Protocol
 
 from hypertier.errors import PublishError, ScrapeError
 from hypertier.exporter.discovery import Discover
-from hypertier.exporter.metrics import DECODE, PREFILL
+from hypertier.exporter.metrics import DECODE, HELD_REQUESTS, PREFILL
+from hypertier.exporter.routers import RouterScrape, parse_router, router_data
 from hypertier.exporter.scrape import Scrape, fetch_metrics, parse_metrics
 from hypertier.exporter.series import DataPoint, endpoint_data, missing_names
 from hypertier.router.tls import EngineTls
 
 MAX_PARALLEL_SCRAPES = 32
 NUM_LATE_INTERVALS = 3
+HELD_SECONDS = 5.0
+"""How often routers are asked, between two cycles, whether a request waits for a replica."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +55,9 @@ class Exporter:
     two roles has all series for itself; there are none over both.
 
     A replica that cannot be read, a name that cannot be resolved and a CloudWatch that takes nothing are
-    counted, logged, and tried again at the next interval. Replicas are asked by `tls`, where given. `clock`
-    tells the time of the data, `monotonic` the time passed.
+    counted, logged, and tried again at the next interval. Where `routers` finds routers, they tell whether
+    requests wait for a replica, which is published at once, and whether anybody asks. Replicas are asked by
+    `tls`, where given. `clock` tells the time of the data, `monotonic` the time passed.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Exporter:
         publisher: Publisher,
         *,
         prefill: Discover | None = None,
+        routers: Discover | None = None,
         interval_seconds: float = 60.0,
         timeout_seconds: float = 5.0,
         ignore: frozenset[str] = frozenset(),
@@ -72,6 +77,8 @@ class Exporter:
         self._discover: dict[str | None, Discover] = (
             {None: discover} if prefill is None else {PREFILL: prefill, DECODE: discover}
         )
+        self._routers = routers
+        self._last_routers: dict[str, RouterScrape] = {}
         self._publisher = publisher
         self._interval_seconds = interval_seconds
         self._timeout_seconds = timeout_seconds
@@ -90,6 +97,10 @@ class Exporter:
         while not stop.is_set():
             self.step()
             due = max(due + self._interval_seconds, self._monotonic())
+            while self._routers is not None and due - self._monotonic() > HELD_SECONDS:
+                if stop.wait(HELD_SECONDS):
+                    return
+                self.look_for_held()
             stop.wait(due - self._monotonic())
 
     def step(self) -> None:
@@ -101,16 +112,18 @@ class Exporter:
         scraped = self._scrape(sorted({url for urls in found.values() for url in urls or ()}))
         self._report_missing(missing_names(scraped.values(), self._ignore))
         data = [point for role, urls in found.items() for point in self._data(role, urls, scraped)]
-        try:
-            self._publisher.publish(data, at)
-        except PublishError as error:
-            self._health.publish_failures += 1
-            logger.warning("%s", error)
-        else:
-            self._health.last_published = at.isoformat()
+        data += self._router_data(len(scraped))
+        self._publish(data, at)
         self._health.replicas = len(scraped)
         self._health.cycles += 1
         self._last_cycle = self._monotonic()
+
+    def look_for_held(self) -> None:
+        """Between two cycles: publish how many requests wait for a replica, if some do."""
+        at, (routers, _) = self._clock(), self._ask_routers()
+        held = sum(scrape.held for scrape in routers.values())
+        if held:
+            self._publish([DataPoint(HELD_REQUESTS, (held,))], at)
 
     def health(self) -> dict[str, object]:
         """Return what `/health` shows; `healthy` is false when the loop has missed three intervals.
@@ -131,6 +144,37 @@ class Exporter:
         self._last[role] = before | now
         num_failed = len(urls or ()) - len(now)
         return endpoint_data(before, now, num_failed=num_failed, ignore=self._ignore, role=role)
+
+    def _router_data(self, num_replicas: int) -> list[DataPoint]:
+        if self._routers is None:
+            return []
+        routers, num_failed = self._ask_routers()
+        before, self._last_routers = self._last_routers, self._last_routers | routers
+        data = router_data(before, routers, num_failed=num_failed, num_replicas=num_replicas)
+        if not num_failed:
+            self._last_routers = routers
+        return data
+
+    def _ask_routers(self) -> tuple[dict[str, RouterScrape], int]:
+        """What each said, and how many said nothing; one more where it is not known which there are."""
+        urls = self._find(self._routers) if self._routers is not None else []
+        told: dict[str, RouterScrape] = {}
+        for url in urls or ():
+            try:
+                told[url] = parse_router(fetch_metrics(url, self._timeout_seconds))
+            except ScrapeError as error:
+                self._health.scrape_failures += 1
+                logger.warning("%s %s", url, error)
+        return told, (1 if urls is None else len(urls) - len(told))
+
+    def _publish(self, data: Sequence[DataPoint], at: datetime) -> None:
+        try:
+            self._publisher.publish(data, at)
+        except PublishError as error:
+            self._health.publish_failures += 1
+            logger.warning("%s", error)
+        else:
+            self._health.last_published = at.isoformat()
 
     def _find(self, discover: Discover) -> list[str] | None:
         """The replicas' URLs, or None where they cannot be known."""

@@ -30,11 +30,12 @@ NEEDS_L1 = frozenset({L1_USAGE})
 
 @dataclass(frozen=True)
 class Series:
-    """One CloudWatch metric: its name and unit, and what one data point says."""
+    """One CloudWatch metric: its name and unit, what one data point says, and how finely it is stored."""
 
     name: str
     unit: str
     meaning: str
+    resolution_seconds: int = 60
 
 
 L1_USAGE_RATIO = Series(
@@ -59,7 +60,24 @@ SERIES_ABSENT = Series(
 )
 
 WATCHED_SERIES = (L1_USAGE_RATIO, KV_CACHE_USAGE_RATIO, EXTERNAL_HIT_RATIO, QUEUED_REQUESTS)
-SERIES = (*WATCHED_SERIES, REPLICAS_SCRAPED, REPLICAS_FAILED, METRICS_MISSING, SERIES_ABSENT)
+HELD_REQUESTS = Series(
+    "HeldRequests", "Count", "requests that wait in routers for a replica; every 5 s while there are some", 1
+)
+IDLE_REPLICAS = Series(
+    "IdleReplicas",
+    "Count",
+    "replicas that answer and whom no router sent anything since the last data point, all or none of them",
+)
+ROUTER_SERIES = (HELD_REQUESTS, IDLE_REPLICAS)
+"""Of an exporter that reads routers, too; for all engines together."""
+SERIES = (
+    *WATCHED_SERIES,
+    REPLICAS_SCRAPED,
+    REPLICAS_FAILED,
+    METRICS_MISSING,
+    SERIES_ABSENT,
+    *ROUTER_SERIES,
+)
 VERIFY_SERIES = (
     Series("VerifyFailed", "Count", "checks of a verification that failed"),
     Series("VerifyUntold", "Count", "checks of which it could not be told whether they pass"),

@@ -24,6 +24,7 @@ from hypertier.router.discovery import discover
 from hypertier.router.front import Front
 from hypertier.router.gathering import Gathering, waker
 from hypertier.router.health import HealthChecks
+from hypertier.router.holding import HoldCounts, Holding
 from hypertier.router.kv_streams import KvStreams
 from hypertier.router.listening import HANDSHAKE_SECONDS, Listener, Sockets
 from hypertier.router.metrics import (
@@ -172,6 +173,11 @@ class Router:
             retry_budget=retry_budget,
             gathering=_gathering(settings.gather_seconds),
         )
+        if settings.hold_seconds:
+            proxy.holding = Holding(
+                self.replicas, seconds=settings.hold_seconds, size=settings.hold_requests, now=time.monotonic
+            )
+            self.metrics.registry.register(HoldCounts(proxy.holding))
         self._door = access.build(settings, self.replicas)
         if self._door is not None:
             gate = self._door.gate

@@ -40,6 +40,7 @@ class Models:
         self._replicas = replicas
         self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
         self._has_more: set[Replica] = set()
+        self._last: frozenset[bytes] = frozenset()
         self._answer: tuple[Mapping[bytes, Sequence[bytes]], bytes] | None = None
         self._watchers: list[Callable[[Replica], None]] = []
         replicas.watch(self._changed)
@@ -92,6 +93,12 @@ class Models:
         name = model.decode("utf-8", "replace")[:200]
         return Refusal(404, f"The model `{name}` does not exist", "model_not_found", param="model")
 
+    def may_come(self, model: bytes | None) -> bool:
+        """Whether a replica that comes may serve it: the last one did, or did not say what it served."""
+        if self._listed or not self._last:
+            return model is None or self.refusal(model) is None
+        return model is None or model in self._last
+
     def answer(self) -> bytes:
         """`/v1/models` of all replicas together, aliases and split names among them; each name once.
 
@@ -127,7 +134,12 @@ class Models:
         self.is_mixed = len({frozenset(names) for names in self._listed.values()}) > 1
 
     def _changed(self, replica: Replica, reason: str) -> None:
-        if replica.state is State.LEAVING and self._listed.pop(replica, None) is not None:
+        if replica.state is not State.LEAVING:
+            return
+        listed = self._listed.pop(replica, None)
+        if listed is not None:
+            if not self._listed:
+                self._last = frozenset() if replica in self._has_more else frozenset(listed)
             self._has_more.discard(replica)
             self._compare()
 

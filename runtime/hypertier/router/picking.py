@@ -62,6 +62,10 @@ class Picker:
             healthy = self._models.servers(request.model, healthy)
         return [replica for replica in healthy if replica not in excluded] if excluded else healthy
 
+    def may_come(self, request: InferenceRequest) -> bool:
+        """Whether a replica that comes may serve it, for all that is known."""
+        return self._models is None or self._models.may_come(request.model)
+
     def _warm(self, candidates: Sequence[Replica], now: float) -> Sequence[Replica]:
         """Leave out who has to wait for its turn; nobody, where all have."""
         chosen = []

@@ -15,6 +15,7 @@ from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, weig
 from hypertier.router.gathering import Gathering
 from hypertier.router.heads import Request, request_head
 from hypertier.router.health import is_own_limit
+from hypertier.router.holding import Holding, Place
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.picking import Picker
@@ -72,13 +73,14 @@ class Proxy:
     retry_budget: RetryBudget
     decisions: Decisions = field(default_factory=Decisions)
     gathering: Gathering | None = None
+    holding: Holding | None = None
     _for_copies: Proxy | None = None
 
     def for_copies(self) -> Proxy:
         """The same for copies of requests: what fails is not sent again, and no canary is judged by it."""
         if self._for_copies is None:
             settings, decisions = replace(self.settings, retries=0), self.decisions.unheard()
-            self._for_copies = replace(self, settings=settings, decisions=decisions)
+            self._for_copies = replace(self, settings=settings, decisions=decisions, holding=None)
         return self._for_copies
 
 
@@ -99,7 +101,7 @@ class Exchange:
     ends_with_connection = False
     _replica: Replica | None = None
     _upstream: Upstream | None = None
-    _connecting: asyncio.Task[None] | None = None
+    _connecting: asyncio.Task[None] | Place | None = None
     _tried: Collection[Replica] = ()
     _is_computed = False
     _started = False
@@ -379,6 +381,15 @@ class Exchange:
         self.client.refuse(Refusal(503, problem, "overloaded", retry_after_seconds=1))
 
     def _give_up(self) -> None:
+        holding = self._proxy.holding
+        if holding is not None and self._may_be_held():
+            self._tried = ()
+            held = holding.hold(self, self._begun_at)
+            if isinstance(held, Place):
+                self._connecting = held
+            else:
+                self.refuse(held)
+            return
         if self._tried:
             refusal = Refusal(
                 502,
@@ -388,6 +399,21 @@ class Exchange:
             )
         else:
             refusal = Refusal(503, "no healthy replica", "no_replica", retry_after_seconds=1)
+        self.refuse(refusal)
+
+    def _may_be_held(self) -> bool:
+        """It has something to compute, may be sent once more, and there is nowhere to send it."""
+        picker = self._proxy.picker
+        return (
+            bool(self.request.body)
+            and self._attempts_left >= 0
+            and not picker.candidates(self.inference)
+            and picker.may_come(self.inference)
+        )
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Nothing was answered, and nothing will be but this."""
+        self._connecting = None
         self._proxy.counts.answered("", "5xx")
         self._note("5xx")
         self._ended()

@@ -226,6 +226,8 @@ class RouterSettings:
     workers: int | None = None
     explain: bool = False
     explain_on_request: bool = False
+    hold_seconds: float = 0.0
+    hold_requests: int = 1024
     retries: int = 2
     retry_budget: float = 0.2
     max_body_bytes: int = 64 * MIB
@@ -459,6 +461,8 @@ class RouterSettings:
             ("--l1-tokens", self.l1_tokens, 0, "0 or more tokens that one engine's L1 keeps"),
             ("--drain-seconds", self.drain_seconds, 0, "0 or more seconds"),
             ("--lameduck-seconds", self.lameduck_seconds, 0, "0 or more seconds"),
+            ("--hold-seconds", self.hold_seconds, 0, "0 or more seconds; 0 holds no request"),
+            ("--hold-requests", self.hold_requests, 1, "1 or more requests"),
         )
         for setting, got, minimum, expected in at_least:
             if not got >= minimum:  # NaN, too, is not
@@ -468,6 +472,12 @@ class RouterSettings:
                 raise ConfigError(setting, got, f"at most {MAX_BYTES} bytes, 1 TiB")
             if setting.endswith("-seconds") and got > MAX_SECONDS:
                 raise ConfigError(setting, got, f"0 to {MAX_SECONDS} seconds, a day")
+        if self.hold_seconds > self.response_timeout_seconds:
+            raise ConfigError(
+                "--hold-seconds",
+                self.hold_seconds,
+                f"at most --response-timeout, {self.response_timeout_seconds:g}, which ends a request before",
+            )
         if self.gather_seconds > MAX_GATHER_SECONDS:
             raise ConfigError("--gather-seconds", self.gather_seconds, GATHER)
         positive = (

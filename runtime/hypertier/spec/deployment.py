@@ -162,6 +162,16 @@ class Deployment:
         check_served(self.scaling.schedules, self.serving)
         splits = [bool(endpoint.spec.pd_spec) for endpoint in self.endpoints]
         check_scaling(self.scaling, self.serving, splits)
+        sleeps = self.scaling.sleeps
+        response = self.routing.timeouts.seconds("response")
+        if sleeps is not None and sleeps.hold_seconds > response:
+            expected = f"at most routing.timeouts.response, {self.routing.timeouts.response}"
+            raise ConfigError("scaling.toZero.hold", sleeps.hold, expected)
+        if sleeps is not None and self.verify is not None:
+            expected = (
+                "no such section with scaling.min 0: its requests would keep engines awake, or wake them"
+            )
+            raise ConfigError("verify", "a section", expected)
         if self.verify is not None:
             check_verify(self.verify, self.serving, self.access)
             for endpoint in self.endpoints:

@@ -13,6 +13,7 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import AutoScalingSpec, InferenceEndpointConfig
 from hypertier.spec.endpoint.pods import PdAutoScaling, PdRole, PdSpec, PdTopology
 from hypertier.spec.instance_group import GROUP_LABEL, InstanceGroup
+from hypertier.spec.scaling import ToZero
 
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 ROUTING_THRESHOLD_TOKENS = 4096  # the CRD's default
@@ -100,6 +101,11 @@ def least_replicas(deployment: Deployment, role: EngineRole) -> int:
     if scaling is None:
         return role.endpoint.replicas
     return 1 if scaling.min_replica_count is None else scaling.min_replica_count
+
+
+def sleeps(deployment: Deployment, endpoint: InferenceEndpointConfig) -> ToZero | None:
+    """How its engines go to no replica and come back; None where one always stays."""
+    return None if endpoint.spec.pd_spec else deployment.scaling.sleeps
 
 
 def _role(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypertier.errors import ConfigError
+from hypertier.spec.quantities import parse_seconds
 from hypertier.spec.schedules import ScalingSchedule, check_schedules
 
 WHOLE = "engine"
@@ -24,6 +25,38 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToZero:
+    """With `scaling.min: 0`: after how long without a request no replica is left, and how routers hold.
+
+    They hold at most `max_held` requests each, none for longer than `hold`.
+    """
+
+    idle: str = "30m"
+    hold: str = "10m"
+    max_held: int = 1024
+
+    def __post_init__(self) -> None:
+        idle = parse_seconds("scaling.toZero.idle", self.idle)
+        if idle % 60 or not 300 <= idle <= 86_400:
+            expected = "5m to 24h, in whole minutes: an engine that wakes costs minutes"
+            raise ConfigError("scaling.toZero.idle", self.idle, expected)
+        if not 1 <= self.hold_seconds <= 86_400:
+            raise ConfigError("scaling.toZero.hold", self.hold, "1s to 24h: an engine takes minutes to start")
+        if not 1 <= self.max_held <= 100_000:
+            raise ConfigError("scaling.toZero.maxHeld", self.max_held, "1 to 100000 requests of each process")
+
+    @property
+    def idle_minutes(self) -> int:
+        """Minutes without a request after which no replica is left."""
+        return parse_seconds("scaling.toZero.idle", self.idle) // 60
+
+    @property
+    def hold_seconds(self) -> int:
+        """The longest that a request is held."""
+        return parse_seconds("scaling.toZero.hold", self.hold)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
     """How many engine replicas, when other bounds hold, and what a month may cost in US dollars.
 
@@ -35,21 +68,34 @@ class Scaling:
     max: int = 1
     prefill: Bounds | None = None
     decode: Bounds | None = None
+    to_zero: ToZero | None = None
     schedules: tuple[ScalingSchedule, ...] = ()
     monthly_budget_usd: float | None = None
 
     def __post_init__(self) -> None:
         for component in (WHOLE, *ROLES):
             setting, bounds = setting_of(component), self.bounds(component)
-            if bounds is not None and bounds.min < 1:
+            if bounds is not None and bounds.min < (0 if component == WHOLE else 1):
                 raise ConfigError(f"{setting}.min", bounds.min, "1 or more replicas")
+            if bounds is not None and bounds.max < 1:
+                raise ConfigError(f"{setting}.max", bounds.max, "1 or more replicas")
             if bounds is not None and bounds.max < bounds.min:
                 expected = f"at least {setting}.min, which is {bounds.min}"
                 raise ConfigError(f"{setting}.max", bounds.max, expected)
         budget = self.monthly_budget_usd
         if budget is not None and not 0 < budget < float("inf"):
             raise ConfigError("scaling.monthlyBudgetUsd", budget, "US dollars, more than 0")
+        if self.min == 0 and self.schedules:
+            expected = "1 or more beside scaling.schedules, which say themselves when there are how many"
+            raise ConfigError("scaling.min", 0, expected)
+        if self.to_zero is not None and self.min > 0:
+            raise ConfigError("scaling.toZero", "a section", "scaling.min: 0 beside it")
         check_schedules(self.schedules, self.min, self.max)
+
+    @property
+    def sleeps(self) -> ToZero | None:
+        """How engines go to no replica and come back; None where one always stays."""
+        return (self.to_zero or ToZero()) if self.min == 0 else None
 
     def bounds(self, component: str) -> Bounds | None:
         """Those of a kind of engines: `engine`, which always has some, `prefill` or `decode`."""
@@ -97,6 +143,10 @@ def check_scaling(scaling: Scaling, serving: str, splits: Sequence[bool]) -> Non
     Raises:
         ConfigError: names them.
     """
+    if scaling.min == 0 and serving == "operator":
+        raise ConfigError("scaling.min", 0, "1 with serving: operator, whose router holds no request")
+    if scaling.min == 0 and all(splits):
+        raise ConfigError("scaling.min", 0, f"1: {ROLES_ALONE}, 1 or more")
     for role in ROLES:
         bounds = scaling.bounds(role)
         if bounds is None:

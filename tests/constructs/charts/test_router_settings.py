@@ -16,6 +16,7 @@ from hypertier.router.settings import RouterSettings
 from hypertier.spec.access import Access, TenantDefault
 from hypertier.spec.deployment import Deployment, Scaling
 from hypertier.spec.routing import ClientTls, EngineTls, Retries, Routing, Sizes, Timeouts, Tracing
+from hypertier.spec.scaling import ToZero
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.objects import endpoint_objects
@@ -60,6 +61,11 @@ def everything(**changes: Any) -> Deployment:
     return deployment(manifest, **{"routing": EVERYTHING, "access": ACCESS, "scaling": Scaling(), **changes})
 
 
+def sleeping() -> Deployment:
+    """The reference, as one that goes to no engine while nobody asks: without a pdSpec."""
+    return deployment(scaling=Scaling(min=0, max=7, to_zero=ToZero(hold="5m", max_held=64)))
+
+
 def arguments_of(wanted: Deployment) -> list[str]:
     endpoint = wanted.endpoints[0]
     return router_arguments(router_settings(wanted, endpoint, names_of(wanted, endpoint)))
@@ -82,8 +88,8 @@ def test_every_flag_follows_from_a_key_or_is_named_with_its_reason() -> None:
 
     set_by_keys = {
         word
-        for strategy in ("kvaware", "session")
-        for word in arguments_of(everything(strategy=strategy))
+        for wanted in (everything(), everything(strategy="session"), sleeping())
+        for word in arguments_of(wanted)
         if word in flags
     }
 
@@ -239,3 +245,23 @@ def test_adapters_are_models_that_aliases_may_name() -> None:
 def test_what_cannot_work_is_refused_by_its_key(made: Any, setting: str) -> None:
     with pytest.raises(ConfigError, match=setting):
         made()
+
+
+def test_routers_hold_and_are_read_where_there_may_be_no_engine() -> None:
+    objects = objects_of(sleeping())
+
+    exporter = objects["Deployment", "exporter"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    service = objects["Service", "routers"]["spec"]
+    policy = objects["NetworkPolicy", "exporter"]["spec"]["egress"]
+
+    host, _, port = exporter[exporter.index("--router-discover") + 1].removeprefix("dns://").partition(":")
+    assert host.startswith("llama-70b-routers.")
+    assert (service["clusterIP"], service["ports"][0]["port"]) == ("None", int(port))
+    assert int(port) in [rule["port"] for entry in policy for rule in entry["ports"]]
+
+
+def test_no_router_holds_where_an_engine_always_stays() -> None:
+    wanted = deployment(scaling=Scaling(min=1, max=7))
+
+    assert "--hold-seconds" not in arguments_of(wanted)
+    assert ("Service", "routers") not in objects_of(wanted)

@@ -25,11 +25,14 @@ from hypertier_lambdas.replicas.__main__ import main
 from hypertier_lambdas.replicas.decision import Limits
 from hypertier_lambdas.replicas.deployment import (
     ANNOTATIONS,
+    ASLEEP,
     HIGH_ALARM_SEEN,
     LAST_SCALED_AT,
     LOW_ALARM_SEEN,
     SCHEDULE,
     SCHEDULED_AT,
+    SLEEP_ALARM_SEEN,
+    WAKE_ALARM_SEEN,
 )
 from hypertier_lambdas.replicas.errors import (
     ClusterError,
@@ -120,7 +123,8 @@ def test_the_high_alarm_adds_a_replica_and_notes_it_in_the_deployment(world: Wor
     annotations = world.deployment["metadata"]["annotations"]
     assert annotations[LAST_SCALED_AT] == NOW.isoformat()
     assert annotations["deployment.kubernetes.io/revision"] == "1"
-    assert set(ANNOTATIONS) - set(annotations) == {LOW_ALARM_SEEN, SCHEDULE, SCHEDULED_AT}
+    of_sleep = {SLEEP_ALARM_SEEN, WAKE_ALARM_SEEN, ASLEEP}
+    assert set(ANNOTATIONS) - set(annotations) == {LOW_ALARM_SEEN, SCHEDULE, SCHEDULED_AT} | of_sleep
 
 
 def test_the_low_alarm_takes_a_replica_away(world: World) -> None:

@@ -13,8 +13,10 @@ from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment, load_deployment
 from hypertier.spec.lint import lint_files
 from hypertier.spec.roles import least_replicas, roles_of
-from hypertier.spec.scaling import Bounds, Scaling
+from hypertier.spec.routing import Routing, Timeouts
+from hypertier.spec.scaling import Bounds, Scaling, ToZero
 from hypertier.spec.schedules import ScalingSchedule
+from hypertier.spec.verify import Verify
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -111,3 +113,60 @@ def test_endpoints_of_both_sorts_have_bounds_of_their_own() -> None:
     assert stepped == [[("prefill", True), ("decode", False)], [("engine", True)]]
     least = [[least_replicas(both, role) for role in roles_of(both, each)] for each in both.endpoints]
     assert least == [[1, 5], [2]]
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        pytest.param({"min": -1}, r"scaling\.min is -1; expected 1 or more", id="less than none"),
+        pytest.param({"min": 0, "max": 0}, r"scaling\.max is 0; expected 1 or more", id="never any"),
+        pytest.param({"to_zero": ToZero()}, r"scaling\.toZero is .*; expected scaling\.min: 0", id="no zero"),
+        pytest.param(
+            {"min": 0, "schedules": (ScalingSchedule(name="day", cron="cron(0 7 ? * * *)", min_replicas=1),)},
+            r"scaling\.min is 0; expected 1 or more beside scaling\.schedules",
+            id="schedules",
+        ),
+    ],
+)
+def test_going_to_zero_needs_bounds_that_say_so(written: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Scaling(**written)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("idle", "90s"), ("idle", "4m"), ("hold", "0s"), ("max_held", 0)], ids=str
+)
+def test_times_and_numbers_of_going_to_zero_that_cannot_work_are_named(key: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"scaling\.toZero\."):
+        ToZero(**{key: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        pytest.param(
+            "reference", {"verify": Verify()}, "verify is .*; expected no such section", id="verify"
+        ),
+        pytest.param(
+            "reference",
+            {"routing": Routing(timeouts=Timeouts(response="5m"))},
+            r"scaling\.toZero\.hold is '10m'; expected at most routing\.timeouts\.response, 5m",
+            id="engines that may be silent for less",
+        ),
+        pytest.param("reference", {"serving": "operator"}, r"scaling\.min is 0; expected 1", id="operator"),
+        pytest.param("disaggregated", {}, r"scaling\.min is 0; expected 1: every endpoint has a", id="roles"),
+    ],
+)
+def test_going_to_zero_is_refused_where_nothing_would_wake_or_all_would(
+    name: str, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(example(name), scaling=Scaling(min=0, max=2), **changes)
+
+
+def test_nobody_is_missed_of_engines_that_may_be_none() -> None:
+    sleeping = replace(example("reference"), scaling=Scaling(min=0, max=7))
+
+    (role,) = roles_of(sleeping, sleeping.endpoints[0])
+
+    assert least_replicas(sleeping, role) == 0

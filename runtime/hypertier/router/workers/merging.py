@@ -22,6 +22,7 @@ SUMS = frozenset(
         "hypertier_router_in_flight",
         "hypertier_router_pending_prompt_bytes",
         "hypertier_router_index_bytes",
+        "hypertier_router_held",
         "hypertier_router_tenant_in_flight",
         "hypertier_router_tenant_queued",
     }
@@ -43,6 +44,7 @@ LARGEST = frozenset(
         "hypertier_router_replica_cache_tokens",
         "hypertier_router_prompt_bytes_per_token",
         "hypertier_router_discovery_silence_seconds",
+        "hypertier_router_wake_seconds",
     }
 )
 

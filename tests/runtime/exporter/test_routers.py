@@ -1,0 +1,130 @@
+"""What routers say of requests, and what is published of it."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+import pytest
+from fakes_engine import FakeEngine, RawClient, eventually, post, run_loop
+from fakes_exporter import metrics_server, recorded
+from fakes_router import routed
+
+from hypertier.errors import ScrapeError
+from hypertier.exporter import exporter as module
+from hypertier.exporter.discovery import fixed
+from hypertier.exporter.exporter import Exporter
+from hypertier.exporter.metrics import HELD_REQUESTS, IDLE_REPLICAS
+from hypertier.exporter.routers import RouterScrape, parse_router, router_data
+from hypertier.exporter.series import DataPoint
+
+NOW = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
+IDLE = RouterScrape(held=0, sent=7, in_flight=0)
+
+
+def page(*, held: int = 0, sent: int = 7) -> str:
+    return (
+        "# TYPE hypertier_router_held gauge\n"
+        f"hypertier_router_held {held}\n"
+        "# TYPE hypertier_router_picks_total counter\n"
+        f'hypertier_router_picks_total{{strategy="prefixaware",reason="load"}} {sent}\n'
+    )
+
+
+def told(
+    before: dict[str, RouterScrape], now: dict[str, RouterScrape], num_failed: int = 0
+) -> dict[str, float]:
+    data = router_data(before, now, num_failed=num_failed, num_replicas=2)
+    return {point.series.name: point.values[0] for point in data}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "num_failed", "expected"),
+    [
+        pytest.param([IDLE], [IDLE], 0, 2, id="nobody asks"),
+        pytest.param([IDLE], [RouterScrape(0, 8, 0)], 0, 0, id="one was sent"),
+        pytest.param([IDLE], [RouterScrape(0, 7, 1)], 0, 0, id="one is in flight"),
+        pytest.param([IDLE], [RouterScrape(1, 7, 0)], 0, 0, id="one is held"),
+        pytest.param([IDLE], [RouterScrape(0, 1, 0)], 0, 0, id="a router that began anew has sent one"),
+        pytest.param([IDLE], [RouterScrape(0, 0, 0)], 0, 2, id="a router that began anew has sent none"),
+        pytest.param([], [IDLE], 0, 0, id="a router not seen before"),
+        pytest.param([IDLE, IDLE], [IDLE, RouterScrape(0, 9, 0)], 0, 0, id="another router sent"),
+        pytest.param([IDLE], [IDLE], 1, None, id="not known of all"),
+        pytest.param([IDLE], [RouterScrape(0, 9, 0)], 1, 0, id="known of one that is not idle"),
+        pytest.param([IDLE], [], 1, None, id="nothing is known"),
+    ],
+)
+def test_replicas_are_idle_where_no_router_sent_anything(
+    before: list[RouterScrape], now: list[RouterScrape], num_failed: int, expected: float | None
+) -> None:
+    data = told(dict(zip("ab", before, strict=False)), dict(zip("ab", now, strict=False)), num_failed)
+
+    assert data.get(IDLE_REPLICAS.name) == expected
+
+
+def test_held_requests_of_all_routers_are_added_up() -> None:
+    data = told({}, {"a": RouterScrape(2, 0, 0), "b": RouterScrape(3, 0, 0)}, 1)
+
+    assert data[HELD_REQUESTS.name] == 5
+
+
+def test_a_router_s_own_metrics_tell_both() -> None:
+    async def act() -> tuple[RouterScrape, RouterScrape]:
+        engine = FakeEngine(healthy=False)
+        async with routed(engine, hold_seconds=60.0, health_interval_seconds=0.02) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(b"/v1/completions", b"{}"))
+            holding = router.front._proxy.holding
+            assert holding is not None
+            await eventually(lambda: len(holding) == 1)
+            before = parse_router(router.metrics.text().decode())
+            engine.healthy = True
+            await client.answer()
+            return before, parse_router(router.metrics.text().decode())
+
+    assert run_loop(act()) == (RouterScrape(1, 0, 0), RouterScrape(0, 1, 0))
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "# TYPE other gauge\nother 1\n"], ids=["no page", "a router that holds none"]
+)
+def test_a_page_that_does_not_tell_is_a_failure_and_no_zero(text: str) -> None:
+    with pytest.raises(ScrapeError):
+        parse_router(text)
+
+
+class Published:
+    """Keeps what it was given, and calls when something came."""
+
+    def __init__(self, stop: threading.Event, wanted: int) -> None:
+        self.data: list[dict[str, float]] = []
+        self._stop = stop
+        self._wanted = wanted
+
+    def publish(self, data: list[DataPoint], at: datetime) -> None:
+        self.data.append({point.series.name: point.values[0] for point in data})
+        if len(self.data) >= self._wanted:
+            self._stop.set()
+
+
+def test_held_requests_are_published_between_two_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HELD_SECONDS", 0.01)
+    stop = threading.Event()
+    published = Published(stop, wanted=3)
+    with metrics_server(recorded("busy")) as engine, metrics_server(page(held=4)) as router:
+        Exporter(fixed([engine.url]), published, routers=fixed([router.url]), clock=lambda: NOW).run(stop)
+
+    assert published.data[0] | {HELD_REQUESTS.name: 4.0, IDLE_REPLICAS.name: 0.0} == published.data[0]
+    assert published.data[1:] == [{HELD_REQUESTS.name: 4.0}] * 2
+
+
+def test_an_endpoint_falls_idle_once_two_cycles_saw_nothing_new() -> None:
+    published = Published(threading.Event(), wanted=9)
+    with metrics_server(recorded("busy")) as engine, metrics_server(page()) as router:
+        exporter = Exporter(fixed([engine.url]), published, routers=fixed([router.url]), clock=lambda: NOW)
+        exporter.step()
+        exporter.step()
+        router.text = page(sent=8)
+        exporter.step()
+
+    assert [data[IDLE_REPLICAS.name] for data in published.data] == [0, 1, 0]
