@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 MIN_OBSERVATIONS: Final = 20
 MAX_ERROR: Final = 1.0
 """Mean error, as a logarithm, above which predictions are no longer believed: a factor of e."""
+_NUM_SUMS: Final = 9
 
 
 class PrefillModel:
@@ -29,7 +29,8 @@ class PrefillModel:
         self._weights = (0.0, 0.0, 0.0)
         self._scale = 1.0
         self._mean_seconds = 0.0
-        self._sums = [0.0] * 9  # of the 3 x 3 normal equations: six products of features, three with the time
+        # Of the 3 x 3 normal equations: six products of features, three with the time.
+        self._sums = [0.0] * _NUM_SUMS
 
     @property
     def calibrated(self) -> bool:
@@ -62,46 +63,65 @@ class PrefillModel:
         # within some bytes, which is all of a short part and nothing of a long one, and short parts of long
         # prompts are many. Were they to count by their own time, they would decide what attention costs.
         weight = 1.0 / ((seconds + 0.3 * self._mean_seconds) ** 2 + 1e-6)
-        features = (1.0, size, area, size * size, size * area, area * area)
-        fresh = (*features, seconds, size * seconds, area * seconds)
-        self._sums = [self.DECAY * old + weight * new for old, new in zip(self._sums, fresh, strict=True)]
+        fresh = [1.0, size, area, size * size, size * area, area * area]
+        fresh += [seconds, size * seconds, area * seconds]
+        sums, decay = self._sums, self.DECAY
+        for i in range(_NUM_SUMS):
+            sums[i] = decay * sums[i] + weight * fresh[i]
         self.num_observations += 1
         if self.num_observations <= MIN_OBSERVATIONS or self.num_observations % self.FIT_EVERY == 0:
             constant, linear, quadratic = _least_squares(self._sums)
             self._weights = constant, linear / self._scale, quadratic / self._scale**2
 
 
-def _least_squares(sums: Sequence[float]) -> tuple[float, float, float]:
+def _least_squares(sums: list[float]) -> tuple[float, float, float]:
     """Solve the normal equations; a feature whose weight would be negative is left out."""
     one, a, b, aa, ab, bb, y, ay, by = sums
-    matrix = ((one, a, b), (a, aa, ab), (b, ab, bb))
-    right = (y, ay, by)
+    matrix = [[one, a, b], [a, aa, ab], [b, ab, bb]]
+    right = [y, ay, by]
     used = [0, 1, 2]
     while True:
-        found = _solve([[matrix[i][j] for j in used] for i in used], [right[i] for i in used])
-        lowest = min(range(len(used)), key=found.__getitem__)
+        found = _solve(matrix, right, used)
+        lowest = 0
+        for i in range(1, len(found)):
+            if found[i] < found[lowest]:
+                lowest = i
         if found[lowest] >= 0 or len(used) == 1:
             break
         del used[lowest]
     weights = [0.0, 0.0, 0.0]
-    for i, weight in zip(used, found, strict=True):
-        weights[i] = max(weight, 0.0)
+    for i in range(len(used)):
+        weights[used[i]] = max(found[i], 0.0)
     return weights[0], weights[1], weights[2]
 
 
-def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Gauss' elimination for a symmetric matrix; a hair on the diagonal makes it solvable."""
-    n = len(right)
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+def _solve(matrix: list[list[float]], right: list[float], used: list[int]) -> list[float]:
+    """Gauss' elimination for the rows and columns in use of a symmetric matrix.
+
+    A hair on the diagonal makes it solvable. Plain loops: compiled, they cost a third of comprehensions.
+    """
+    n = len(used)
+    rows: list[list[float]] = []
+    for i in used:
+        whole, row = matrix[i], [0.0] * (n + 1)
+        for j in range(n):
+            row[j] = whole[used[j]]
+        row[n] = right[i]
+        rows.append(row)
     for i in range(n):
-        rows[i][i] += 1e-9 * matrix[i][i] + 1e-300
+        rows[i][i] += 1e-9 * rows[i][i] + 1e-300
     for i in range(n):
+        pivot_row = rows[i]
         for below in range(i + 1, n):
-            factor = rows[below][i] / rows[i][i]
+            row = rows[below]
+            factor = row[i] / pivot_row[i]
             for j in range(i, n + 1):
-                rows[below][j] -= factor * rows[i][j]
+                row[j] -= factor * pivot_row[j]
     found = [0.0] * n
-    for i in reversed(range(n)):
-        rest = sum(rows[i][j] * found[j] for j in range(i + 1, n))
-        found[i] = (rows[i][n] - rest) / rows[i][i] if abs(rows[i][i]) > 1e-290 else 0.0
+    for i in range(n - 1, -1, -1):
+        row = rows[i]
+        rest = 0.0
+        for j in range(i + 1, n):
+            rest += row[j] * found[j]
+        found[i] = (row[n] - rest) / row[i] if abs(row[i]) > 1e-290 else 0.0
     return found
