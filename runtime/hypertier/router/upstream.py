@@ -227,7 +227,12 @@ class Upstream:
             if self._complete or self._is_head:
                 self._finish(exchange)
             elif head.is_stream and self._gathering is not None:
-                self._gathers, self._num_quick, self._piece_at = True, 0, self._gathering.now()
+                self._gathers, self._piece_at = True, self._gathering.now()
+                # Where the engine's last stream here was quick to its end, this one is likely to be.
+                if self._num_quick >= NUM_QUICK:
+                    self._begin_gathering()
+                else:
+                    self._num_quick = 0
         else:
             # vLLM sends a stream's head at once and may compute for minutes before it has more to say.
             self._head = b""
@@ -245,15 +250,16 @@ class Upstream:
 
     def _gather(self, num_bytes: int) -> None:
         """Let the next pieces gather for a moment, if the last ones came quickly."""
-        gathering = cast(Gathering, self._gathering)
-        now = gathering.now()
+        now = cast(Gathering, self._gathering).now()
         is_quick, self._piece_at = now - self._piece_at <= QUICK_SECONDS, now
         self._num_quick = self._num_quick + 1 if is_quick else 0
-        if self._num_quick < NUM_QUICK or num_bytes > ENOUGH_BYTES or self._is_gathering:
-            return
-        if self._transport is not None and not self._transport.is_closing():
+        if self._num_quick >= NUM_QUICK and num_bytes <= ENOUGH_BYTES and not self._is_gathering:
+            self._begin_gathering()
+
+    def _begin_gathering(self) -> None:
+        if self._gathering is not None and self._transport is not None and not self._transport.is_closing():
             self._is_gathering = True
-            gathering.begin(self, self._fd)
+            self._gathering.begin(self, self._fd)
 
     def _end_gathering(self) -> None:
         if self._is_gathering and self._gathering is not None:

@@ -123,6 +123,31 @@ def test_first_pieces_never_wait() -> None:
     assert flood().num_gathered == 1
 
 
+def test_next_stream_of_a_quick_engine_gathers_behind_its_first_piece() -> None:
+    stream = flood()
+    stream.comes(PIECE + END, QUICK_SECONDS / 4)
+    stream.ask()
+    assert stream.num_gathered == 1
+
+    stream.comes(HEAD + PIECE, 1.0)
+
+    assert stream.num_gathered == 2
+    assert stream.data.endswith(END + PIECE)  # which went on at once
+
+
+def test_one_piece_at_its_pace_and_an_engine_is_no_longer_quick() -> None:
+    stream = flood()
+    stream.comes(PIECE, SECONDS + QUICK_SECONDS * 1.01)
+    stream.comes(END, QUICK_SECONDS / 4)
+    stream.ask()
+
+    stream.comes(HEAD + PIECE)
+    for _ in range(NUM_QUICK - 1):
+        stream.comes(PIECE, QUICK_SECONDS / 4)
+
+    assert stream.num_gathered == 1
+
+
 def test_tokens_at_their_pace_never_wait() -> None:
     stream = Stream()
     stream.comes(HEAD + PIECE)
