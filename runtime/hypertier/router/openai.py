@@ -160,9 +160,7 @@ def read(
     session = request.field(session_key) if session_key is not None else None
     if not body:
         return InferenceRequest(session=session)
-    front = _last_front.get(path)
-    if front is None or body[: front.start] != front.text:
-        front = _front(body, path)
+    front = _front(body, path)
     start, model, streamed = front.start, front.model, front.streamed
     if session is None and session_key is not None:
         session = find_string(body, session_key, start)
@@ -213,12 +211,25 @@ _fronts: dict[bytes, _Front] = {}
 _last_front: dict[bytes, _Front] = {}
 """By path: a body that begins with one has its first key of a prompt where that has it."""
 _MAX_FRONTS: Final = 256
-_MAX_FRONT_BYTES: Final = 1024
+MAX_FRONT_BYTES: Final = 1024
+
+
+def front_of(body: bytes | bytearray, path: bytes) -> bytes:
+    """What stands before the prompt, empty where none is found; of many requests it is the same object.
+
+    More than `MAX_FRONT_BYTES` never are.
+    """
+    return _front(body, path).text
 
 
 def _front(body: bytes | bytearray, path: bytes) -> _Front:
+    front = _last_front.get(path)
+    return front if front is not None and body[: front.start] == front.text else _new_front(body, path)
+
+
+def _new_front(body: bytes | bytearray, path: bytes) -> _Front:
     text = bytes(body[: prompt_start(body, path)])
-    if not 0 < len(text) <= _MAX_FRONT_BYTES:
+    if not 0 < len(text) <= MAX_FRONT_BYTES:
         return _Front(text)
     front = _fronts.get(text)
     if front is None:

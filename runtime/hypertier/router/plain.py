@@ -8,7 +8,7 @@ pattern here accepts less than llhttp does, never more: the tests hold both agai
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 # One field, its line ending in front. Every name that matters is either read, once, or makes the head not
 # plain: `(?(N)(?!)|...)` fails where group N has matched already.
@@ -96,6 +96,8 @@ class Head:
         "_raw",
         "_raw_begin",
         "_raw_rest",
+        "_without",
+        "_without_lines",
         "begin",
         "has_length",
         "known",
@@ -123,6 +125,8 @@ class Head:
         self.values: dict[bytes, bytes] = {}
         self.repeated: frozenset[bytes] = frozenset()
         self.known: dict[object, object] = {}
+        self._without_lines: re.Pattern[bytes] | None = None
+        self._without: Head | None = None  # itself, where it has none of these lines any more
         for line in plain.fields.split(b"\r\n")[1:]:
             name, _, value = line.partition(b":")
             lower = name.lower()
@@ -142,13 +146,12 @@ class Head:
 
     def without(self, lines: re.Pattern[bytes]) -> Head:
         """The same without these lines: the pattern begins with a line ending. `values` stay."""
-        kept = self.known.get(lines)
-        if kept is not None:
-            return cast(Head, kept)
+        if self._without_lines is lines:  # a pattern as a key would be hashed each time, all of it
+            return self if self._without is None else self._without
         other = Head(self._raw, self._plain)  # mypyc's objects can't be copied
         other.begin, other.rest = lines.sub(b"", self.begin), lines.sub(b"", self.rest)
-        other.known = {lines: other}
-        self.known[lines] = other
+        other._without_lines = self._without_lines = lines
+        self._without = other
         return other
 
     def fields(self, length: int) -> bytes:

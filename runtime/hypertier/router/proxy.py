@@ -31,7 +31,7 @@ from hypertier.router.upstream import Upstream
 RETRIED_STATUSES: Final = frozenset({0, 502, 503, 504})
 
 # Of an answer's end, kept for who asks what it took: `usage` stands there.
-_END_BYTES: Final = 4096
+END_BYTES: Final = 4096
 
 
 class Client(Protocol):
@@ -113,7 +113,7 @@ class Exchange:
     trace: Trace | None = None
     _end_status = "5xx"
     _candidates: Sequence[dict[str, Any]] = ()
-    _end_of_answer: bytes | None = None
+    _end_of_answer: bytearray | None = None
 
     def __init__(
         self,
@@ -130,13 +130,13 @@ class Exchange:
         self.request_id = request_id
         self._grant = grant
         if grant is not None and grant.answered is not None:
-            self._end_of_answer = b""
+            self._end_of_answer = bytearray()
         self._proxy = proxy
         settings = proxy.settings
         self._is_weighed = settings.explain_on_request and request.field(b"x-hypertier-explain") is not None
         self._is_explained = settings.explain or self._is_weighed
         if self._is_weighed:
-            self._end_of_answer = b""
+            self._end_of_answer = bytearray()
         self._attempts_left = proxy.settings.retries
         self._begun_at = proxy.now()
 
@@ -263,14 +263,14 @@ class Exchange:
             more += b"connection: close\r\n"
         client.write(b"%b%b\r\n%b" % (head.raw, more, data))
         if self._end_of_answer is not None:
-            self._end_of_answer = data[-_END_BYTES:]
+            keep_end(self._end_of_answer, data)
 
     def relay(self, data: bytes) -> None:
         """Bytes of the answer's body, framing included, as the engine sent them."""
         self.last_tick = -1
         self.client.write(data)
         if self._end_of_answer is not None:
-            self._end_of_answer = (self._end_of_answer + data)[-_END_BYTES:]
+            keep_end(self._end_of_answer, data)
 
     def complete(self, *, keep_alive: bool) -> None:
         """The answer's last byte was relayed."""
@@ -282,7 +282,7 @@ class Exchange:
                 self._proxy.outliers.failed(self._replica, self._status)
         self._release(_CLASSES[self._status // 100])
         if self._end_of_answer and self._grant is not None and self._grant.answered is not None:
-            self._grant.answered(self._end_of_answer)
+            self._grant.answered(bytes(self._end_of_answer[-END_BYTES:]))
         self._ended()
         self.client.finish(keep_alive=keep_alive)
 
@@ -477,7 +477,7 @@ class Exchange:
                 None if first is None else first - begun_at,
                 now - begun_at,
                 self._candidates,
-                (self._end_of_answer or b"") if self._is_weighed else b"",
+                bytes((self._end_of_answer or b"")[-END_BYTES:]) if self._is_weighed else b"",
                 now,
             )
         )
@@ -493,6 +493,13 @@ class Exchange:
         grant, self._grant = self._grant, None
         if grant is not None and grant.released is not None:
             grant.released()
+
+
+def keep_end(end: bytearray, data: bytes) -> None:
+    """Have `end` end with the last `END_BYTES` that came, and seldom cut it: pieces are many and short."""
+    end += data if len(data) <= END_BYTES else data[-END_BYTES:]
+    if len(end) > 4 * END_BYTES:
+        del end[:-END_BYTES]
 
 
 def _explanation(pick: Choice) -> bytes:

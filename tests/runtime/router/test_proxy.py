@@ -25,8 +25,11 @@ from fakes_engine import (
     run_loop,
 )
 from fakes_router import routed
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hypertier.router.connection import MAX_AHEAD_BYTES
+from hypertier.router.proxy import END_BYTES, keep_end
 from hypertier.router.replicas import State
 from hypertier.router.strategies import Strategy
 
@@ -671,3 +674,16 @@ def test_where_the_retry_budget_is_spent_the_engines_own_answer_comes() -> None:
     answer = run_loop(act())
 
     assert (answer.status, answer.header(b"retry-after"), answer.body) == (503, b"7", b"{}")
+
+
+@given(st.lists(st.integers(0, 2 * END_BYTES) | st.integers(0, 50), max_size=60))
+def test_the_end_of_an_answer_is_kept_whatever_its_pieces_and_little_more(sizes: list[int]) -> None:
+    kept, whole = bytearray(), b""
+
+    for number, size in enumerate(sizes):
+        piece = bytes([number]) * size
+        keep_end(kept, piece)
+        whole += piece
+
+        assert kept[-END_BYTES:] == whole[-END_BYTES:]
+        assert len(kept) <= 5 * END_BYTES

@@ -174,7 +174,9 @@ class AccessGate:
         limits = tenant.limits
         body = request.body
         queues = self.queue is not None and bool(body)
-        num_tokens = estimate_tokens(body) if body and (queues or limits.tokens is not None) else 0
+        num_tokens = 0
+        if body and (queues or limits.tokens is not None):
+            num_tokens = estimate_tokens(body, request.path)
         refusal = limits.admit(num_tokens, clock)
         if refusal is not None:
             self._refuse(arrival, tenant, str(refusal.kind), refusal)

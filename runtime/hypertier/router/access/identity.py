@@ -39,9 +39,9 @@ def read_headers(request: Request) -> Headers:
     head = request.whole_head
     if head is None:
         return _read_lines(request.head_lines)
-    known = head.known.get(_HEADERS)
+    known = head.known.get(Headers)
     if known is None:
-        known = head.known[_HEADERS] = _read_lines(request.head_lines)
+        known = head.known[Headers] = _read_lines(request.head_lines)
     return cast(Headers, known)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from hypertier.router.openai import Refusal
+from hypertier.router.openai import MAX_FRONT_BYTES, Refusal, front_of
 from hypertier.spec.access import TenantDefault
 
 BYTES_PER_TOKEN = 4
@@ -163,17 +163,42 @@ def _refusal(kind: str, limit: str, wait_seconds: float, headers: bytes) -> Refu
     )
 
 
-def estimate_tokens(body: bytes | bytearray) -> int:
+def estimate_tokens(body: bytes | bytearray, path: bytes) -> int:
     """Tokens that a request may take: its body's bytes by four, and what it asks for at most."""
-    asked = 0
     size = len(body)
-    for begin, end in ((0, min(size, _ENDS_BYTES)), (max(_ENDS_BYTES, size - _ENDS_BYTES), size)):
-        while (begin := body.find(b'"max_', begin, end)) >= 0:
-            found = _MAX_TOKENS.match(body, begin)
-            if found is not None:
-                asked = max(asked, int(found[1]))
-            begin += 5
-    return -(-size // BYTES_PER_TOKEN) + asked
+    front = front_of(body, path)
+    if front:
+        asked, begin = _asked_in_front(front), len(front)
+    else:
+        begin = min(size, _ENDS_BYTES)
+        asked = _asked(body, 0, begin)
+    return -(-size // BYTES_PER_TOKEN) + max(asked, _asked(body, max(begin, size - _ENDS_BYTES), size))
+
+
+_asked_in_fronts: dict[bytes, int] = {}
+_MAX_FRONTS = 256
+
+
+def _asked_in_front(front: bytes) -> int:
+    if len(front) > MAX_FRONT_BYTES:
+        return _asked(front, 0, min(len(front), _ENDS_BYTES))
+    asked = _asked_in_fronts.get(front)
+    if asked is None:
+        if len(_asked_in_fronts) >= _MAX_FRONTS:
+            _asked_in_fronts.clear()
+        asked = _asked_in_fronts[front] = _asked(front, 0, len(front))
+    return asked
+
+
+def _asked(body: bytes | bytearray, begin: int, end: int) -> int:
+    """The largest of the limits that begin there."""
+    asked = 0
+    while (begin := body.find(b'"max_', begin, end)) >= 0:
+        found = _MAX_TOKENS.match(body, begin)
+        if found is not None:
+            asked = max(asked, int(found[1]))
+        begin += 5
+    return asked
 
 
 def used_tokens(end_of_answer: bytes) -> int | None:

@@ -70,7 +70,7 @@ def splice(body: bytes | bytearray, written: bytes) -> bytes | bytearray | None:
         if own:
             body = _without(body, own)
             end = _end_of_object(body)
-    separator = b"" if _EMPTY.match(body) is not None else b","
+    separator = b"" if body[1] != 0x22 and _EMPTY.match(body) is not None else b","
     if isinstance(body, bytearray):
         body[end:end] = separator + written
         return body

@@ -150,7 +150,9 @@ def test_estimate_is_bytes_by_four_and_what_is_asked_for(fields: dict[str, objec
     for order in ({"messages": "x" * 40_000, **fields}, {**fields, "messages": "x" * 40_000}):
         body = json.dumps(order).encode()
 
-        assert estimate_tokens(body) == -(-len(body) // 4) + expected
+        for path in (b"/v1/chat/completions", b"/v1/embeddings"):  # with a prompt that is found, and without
+            for _ in range(2):  # and known
+                assert estimate_tokens(body, path) == -(-len(body) // 4) + expected
 
 
 @pytest.mark.parametrize(
