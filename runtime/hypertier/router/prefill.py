@@ -196,6 +196,7 @@ class Leg:
         prefillers.replicas.start(replica, pending)
         asked = copy(request)
         asked.body = body
+        begun_at = now()
         try:
             async with asyncio.timeout(None) as self._patience:
                 replica.waiting.add(self)
@@ -210,8 +211,11 @@ class Leg:
         except TimeoutError:
             return "silent", None
         except HttpError:
-            prefillers.outliers.failed(replica)
-            prefillers.suspect(replica)
+            # Its client may have given it less time than any engine takes.
+            is_own = self._timeout_seconds >= prefillers.timeout_seconds
+            if is_own or now() - begun_at < self._timeout_seconds:
+                prefillers.outliers.failed(replica)
+                prefillers.suspect(replica)
             return "failed", None
         finally:
             self._patience = None

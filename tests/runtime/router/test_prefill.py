@@ -196,6 +196,24 @@ def test_prefiller_that_fails_again_and_again_is_asked_no_more_whatever_its_heal
     assert run_loop(act()) == ({200}, FAILURES_IN_A_ROW, ends, True)
 
 
+def test_no_prefiller_is_blamed_for_the_time_that_clients_give() -> None:
+    async def act() -> tuple[set[int], int]:
+        prefiller = await FakeEngine(never).start()
+        try:
+            async with routed(FakeEngine(never), prefill_replicas=(prefiller.url,)) as router:
+                client = await RawClient.connect(router.port)
+                statuses = set()
+                for _ in range(2 * FAILURES_IN_A_ROW):
+                    client.send(post(CHAT, json.dumps(LONG).encode(), b"x-request-timeout: 0.01"))
+                    statuses.add((await client.answer()).status)
+                assert router.front.prefillers is not None
+                return statuses, len(router.front.prefillers.replicas.healthy)
+        finally:
+            await prefiller.kill()
+
+    assert run_loop(act()) == ({504}, 1)
+
+
 def test_a_fault_of_our_own_behind_the_prefill_is_answered() -> None:
     """As before it: the client hears, and nothing stays held."""
 
