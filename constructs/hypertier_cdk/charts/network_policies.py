@@ -87,6 +87,7 @@ def network_policies(
                 *_kv_events(endpoint, "to", _pods(names, roles[-1].component)),
                 *_peers(deployment, endpoint, "to", names),
                 *_jwks(deployment),
+                *_guardrail(deployment, inputs),
                 *_collector(deployment, inputs),
             ],
         )
@@ -170,6 +171,14 @@ def _jwks(deployment: Deployment) -> list[Object]:
         return []
     anywhere = {"ipBlock": {"cidr": ANYWHERE, "except": [METADATA_SERVICE]}}
     return [_rule("to", [anywhere], urlsplit(jwt.jwks).port or 443)]
+
+
+def _guardrail(deployment: Deployment, inputs: ChartInputs) -> list[Object]:
+    """To who looks at requests: pods of the cluster, or the VPC; anywhere where that is not known."""
+    guardrail = deployment.routing.guardrail
+    if guardrail is None:
+        return []
+    return [_rule("to", [*_networks(inputs), {"namespaceSelector": {}}], guardrail.port)]
 
 
 def _collector(deployment: Deployment, inputs: ChartInputs) -> list[Object]:

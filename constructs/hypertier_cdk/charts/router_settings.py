@@ -114,6 +114,7 @@ def router_settings(
         trace_sample_ratio=routing.tracing.sample_ratio if routing.tracing else None,
         model_alias=tuple(f"{name}={model}" for name, model in aliases_of(deployment, endpoint).items()),
         explain_on_request=routing.explain_on_request,
+        **_guardrail(deployment),
         **_holding(deployment, endpoint),
         retries=routing.retries.per_request,
         retry_budget=routing.retries.budget,
@@ -195,6 +196,18 @@ def _split(endpoint: InferenceEndpointConfig, names: Names, port: int) -> dict[s
         return {}
     threshold = max(threshold_of(pd_spec) - 1, 0)
     return {"prefill_discover": names.slices(PREFILL, port), "prefill_threshold": threshold}
+
+
+def _guardrail(deployment: Deployment) -> dict[str, Any]:
+    """The service that routers ask about each request."""
+    guardrail = deployment.routing.guardrail
+    if guardrail is None:
+        return {}
+    return {
+        "guardrail_url": guardrail.url,
+        "guardrail_on_failure": guardrail.on_failure,
+        "guardrail_timeout_seconds": float(guardrail.timeout_seconds),
+    }
 
 
 def _holding(deployment: Deployment, endpoint: InferenceEndpointConfig) -> dict[str, Any]:

@@ -163,6 +163,19 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
     help="Add them to the answers of requests with x-hypertier-explain, and keep their candidates.",
 )
 @click.option(
+    "--guardrail-url",
+    metavar="URL",
+    help="http://HOST:PORT/PATH of a service that is asked about each request before an engine is.",
+)
+@click.option(
+    "--guardrail-on-failure",
+    metavar="open|closed",
+    help="Whether requests pass or are refused while that service tells nothing; there is no default.",
+)
+@click.option(
+    "--guardrail-timeout-seconds", default=1.0, show_default=True, help="How long it may take to answer."
+)
+@click.option(
     "--hold-seconds",
     default=0.0,
     show_default=True,
@@ -290,6 +303,9 @@ def command(
     workers: int | None,
     explain: bool,
     explain_on_request: bool,
+    guardrail_url: str | None,
+    guardrail_on_failure: str | None,
+    guardrail_timeout_seconds: float,
     hold_seconds: float,
     hold_requests: int,
     retries: int,
@@ -351,6 +367,9 @@ def command(
         workers=workers,
         explain=explain,
         explain_on_request=explain_on_request,
+        guardrail_url=guardrail_url,
+        guardrail_on_failure=guardrail_on_failure,
+        guardrail_timeout_seconds=guardrail_timeout_seconds,
         hold_seconds=hold_seconds,
         hold_requests=hold_requests,
         retries=retries,

@@ -23,6 +23,7 @@ from hypertier.router.connection import accepted
 from hypertier.router.discovery import discover
 from hypertier.router.front import Front
 from hypertier.router.gathering import Gathering, waker
+from hypertier.router.guardrail import Guard, GuardCounts
 from hypertier.router.health import HealthChecks
 from hypertier.router.holding import HoldCounts, Holding
 from hypertier.router.kv_streams import KvStreams
@@ -183,6 +184,9 @@ class Router:
             gate = self._door.gate
             self.metrics.registry.register(AccessMetrics(gate.counts, gate.tenants))
             admission = admission or gate
+        if settings.guardrail is not None:
+            admission = guard = Guard(settings.guardrail, admission, now=time.monotonic)
+            self.metrics.registry.register(GuardCounts(guard))
         self.front = Front(
             settings, proxy, self.replicas, self.metrics, admission=admission, models=self._models
         )

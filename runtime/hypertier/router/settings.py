@@ -31,6 +31,7 @@ _SERVICE = re.compile(
     r":([0-9]{1,5}|(?=[0-9-]*[a-z])[a-z0-9](?:[a-z0-9-]{0,13}[a-z0-9])?)"
 )
 _MODEL = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}")
+_GUARDRAIL = re.compile(r"http://([^/?#\s@]+)(/[!-~]*)?")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -187,6 +188,16 @@ def _split_address(text: str) -> Address | None:
     return Address(host, int(port))
 
 
+@dataclass(frozen=True, slots=True)
+class Guardrail:
+    """A service that is asked about each request; one that tells nothing lets all pass, or none."""
+
+    address: Address
+    path: str
+    timeout_seconds: float
+    fails_open: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterSettings:
     """Everything the router needs to know; a wrong value raises ConfigError naming its flag.
@@ -226,6 +237,9 @@ class RouterSettings:
     workers: int | None = None
     explain: bool = False
     explain_on_request: bool = False
+    guardrail_url: str | None = None
+    guardrail_on_failure: str | None = None
+    guardrail_timeout_seconds: float = 1.0
     hold_seconds: float = 0.0
     hold_requests: int = 1024
     retries: int = 2
@@ -283,6 +297,7 @@ class RouterSettings:
         self._check_peers()
         self._check_workers()
         self._check_prefill()
+        self._check_guardrail()
         if self.otlp_endpoint is not None and not re.fullmatch(r"https?://[^/?#\s@]+/?", self.otlp_endpoint):
             raise ConfigError(
                 "--otlp-endpoint",
@@ -318,6 +333,28 @@ class RouterSettings:
                 self.prefill_threshold,
                 "--prefill-replica or --prefill-discover beside it: nothing else prefills",
             )
+
+    def _check_guardrail(self) -> None:
+        if self.guardrail_url is None and self.guardrail_on_failure is not None:
+            raise ConfigError(
+                "--guardrail-on-failure", self.guardrail_on_failure, "--guardrail-url beside it"
+            )
+        if self.guardrail_url is not None and self.guardrail_on_failure not in ("open", "closed"):
+            expected = "open, to let requests pass while the service fails, or closed, to refuse them"
+            raise ConfigError("--guardrail-on-failure", self.guardrail_on_failure, expected)
+        _ = self.guardrail
+
+    @property
+    def guardrail(self) -> Guardrail | None:
+        """The service that looks at each request; None where none does."""
+        if self.guardrail_url is None:
+            return None
+        match = _GUARDRAIL.fullmatch(self.guardrail_url)
+        address = _split_address(match[1]) if match is not None else None
+        if match is None or address is None or address.port == 0:
+            raise ConfigError("--guardrail-url", self.guardrail_url, "http://HOST:PORT/PATH of the service")
+        open_ = self.guardrail_on_failure == "open"
+        return Guardrail(address, match[2] or "/", self.guardrail_timeout_seconds, open_)
 
     @property
     def threshold_tokens(self) -> int:
@@ -483,6 +520,7 @@ class RouterSettings:
         positive = (
             ("--connect-timeout", self.connect_timeout_seconds),
             ("--response-timeout", self.response_timeout_seconds),
+            ("--guardrail-timeout-seconds", self.guardrail_timeout_seconds),
             ("--read-timeout", self.read_timeout_seconds),
             ("--idle-timeout", self.idle_timeout_seconds),
             ("--health-interval", self.health_interval_seconds),

@@ -12,6 +12,7 @@ from hypertier.spec.quantities import parse_bytes, parse_seconds
 
 # As the router's own flags have them: `hypertier router --help`.
 OTLP_ENDPOINT = re.compile(r"https?://([^/?#\s@:\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
+GUARDRAIL_URL = re.compile(r"http://([^/?#\s@:\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})(/[!-~]*)?")
 MODEL = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}")
 KIND = re.compile(r"[A-Za-z]{1,63}")
 MAX_CPUS = 64
@@ -116,6 +117,37 @@ class Tracing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guardrail:
+    """A service of the operator's that routers ask about each request, and what holds while it fails."""
+
+    url: str
+    on_failure: str
+    timeout: str = "1s"
+
+    def __post_init__(self) -> None:
+        match = GUARDRAIL_URL.fullmatch(self.url)
+        if match is None or not 1 <= int(match["port"]) <= 65535:
+            raise ConfigError("routing.guardrail.url", self.url, "http://HOST:PORT/PATH of the service")
+        if self.on_failure not in ("open", "closed"):
+            expected = "open, to let requests pass while the service fails, or closed, to refuse them"
+            raise ConfigError("routing.guardrail.onFailure", self.on_failure, expected)
+        if not 1 <= self.timeout_seconds <= 60:
+            raise ConfigError(
+                "routing.guardrail.timeout", self.timeout, "1s to 60s, which each request may wait"
+            )
+
+    @property
+    def timeout_seconds(self) -> int:
+        """How long it may take to answer."""
+        return parse_seconds("routing.guardrail.timeout", self.timeout)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.removeprefix("http://").partition("/")[0].rpartition(":")[2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """The most that a router takes and keeps: a request's body and head, all bodies together, the index."""
 
@@ -211,6 +243,7 @@ class Routing:
     tls: ClientTls | None = None
     engine_tls: EngineTls | None = None
     tracing: Tracing | None = None
+    guardrail: Guardrail | None = None
     model_aliases: Mapping[str, str] = field(default_factory=dict)
     explain_on_request: bool = False
     sizes: Sizes = field(default_factory=Sizes)

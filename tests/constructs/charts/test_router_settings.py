@@ -15,7 +15,7 @@ from hypertier.errors import ConfigError
 from hypertier.router.settings import RouterSettings
 from hypertier.spec.access import Access, TenantDefault
 from hypertier.spec.deployment import Deployment, Scaling
-from hypertier.spec.routing import ClientTls, EngineTls, Retries, Routing, Sizes, Timeouts, Tracing
+from hypertier.spec.routing import ClientTls, EngineTls, Guardrail, Retries, Routing, Sizes, Timeouts, Tracing
 from hypertier.spec.scaling import ToZero
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import names_of
@@ -35,6 +35,7 @@ EVERYTHING = Routing(
     engine_tls=EngineTls(mutual=True),
     tracing=Tracing(endpoint="http://collector.observability:4318", sample_ratio=0.5),
     model_aliases={"gpt-4o": "Llama-3.1-70B-Instruct"},
+    guardrail=Guardrail(url="http://filter.safety:9000/check", on_failure="closed", timeout="2s"),
     explain_on_request=True,
     sizes=Sizes(max_body="128Mi", max_head="32Ki", max_buffered="2Gi", index="256Mi"),
     timeouts=Timeouts(
