@@ -36,7 +36,7 @@ def write(folder: Path, **changes: str) -> Path:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        pytest.param({"scaling": "{min: 0}"}, "scaling.min is 0", id="a number that is too small"),
+        pytest.param({"scaling": "{min: -1}"}, "scaling.min is -1", id="a number that is too small"),
         pytest.param({"cach": "{}"}, "cach", id="a key that is none"),
         pytest.param({"region": "[a"}, "is not YAML", id="no YAML"),
         pytest.param({}, "nowhere.yaml: cannot be read", id="a manifest that is not there"),

@@ -117,7 +117,7 @@ def test_every_key_but_endpoints_has_a_default(tmp_path: Path) -> None:
             id="a-store-by-operator",
         ),
         pytest.param({"cache": {"l1": {"size": "much"}}}, "cache.l1.size", id="l1-size"),
-        pytest.param({"scaling": {"min": 0}}, "scaling.min", id="scaling-min"),
+        pytest.param({"scaling": {"min": -1}}, "scaling.min", id="scaling-min"),
         pytest.param({"scaling": {"min": 3, "max": 2}}, "scaling.max", id="scaling-max"),
         pytest.param({"instanceGroups.1.instanceType": "p5"}, "instanceGroups.gpu.instanceType", id="type"),
         pytest.param({"instanceGroups.1.count": -1}, "instanceGroups.gpu.count", id="count"),
