@@ -422,7 +422,8 @@ class Router:
             for certificate in self.certificates:
                 certificate.refresh()
             if self._door is not None:
-                self._door.gate.tick(self.peer_counts.num_told + 1)
+                # Not those that are told: one that is frozen goes on taking what it is told.
+                self._door.gate.tick(self.peer_counts.num_heard + 1)
 
     def _replica_changed(self, replica: Replica, reason: str) -> None:
         log.info("replica %s is %s: %s", replica.url, replica.state.value, reason)

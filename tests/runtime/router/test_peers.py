@@ -382,6 +382,27 @@ def test_routers_that_take_turns_divide_a_limit(tmp_path: Path) -> None:
     assert run_loop(act()) == [b"30", b"30"]
 
 
+def test_a_limit_is_divided_by_the_routers_that_are_heard(tmp_path: Path) -> None:
+    """One that is frozen serves nobody, though its machine goes on taking what it is told."""
+
+    async def act() -> list[int]:
+        access = tmp_path / "access.yaml"
+        access.write_text("access: {default: {requestsPerMinute: 60}}")
+        async with sharing_routers(1, FakeEngine(), strategy="roundrobin", access=str(access)) as routers:
+            (router,) = routers
+            assert router._door is not None
+            gate, shares = router._door.gate, [router._door.gate.num_routers]
+            _, other = await asyncio.open_connection("127.0.0.1", router.peers.port)
+            other.write(greeting(b"o" * 16))
+            await eventually(lambda: gate.num_routers == 2)
+            shares.append(gate.num_routers)
+            other.transport.abort()
+            await eventually(lambda: gate.num_routers == 1)
+            return [*shares, gate.num_routers]
+
+    assert run_loop(act()) == [1, 2, 1]
+
+
 def test_a_conversation_goes_on_where_another_router_began_it() -> None:
     async def act() -> tuple[list[bytes | None], list[int]]:
         engines = [FakeEngine(), FakeEngine()]
