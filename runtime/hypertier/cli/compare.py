@@ -35,6 +35,12 @@ MAX_TIMEOUT_SECONDS = 3600.0
 @asks_endpoint
 @click.option("--timeout", default=120.0, show_default=True, help="Seconds that one request may take.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--fail-if",
+    multiple=True,
+    metavar="LIMIT",
+    help="End with 1 where a strategy is beyond it, such as 'ttft_p90_seconds > 1.1 * baseline'; repeatable.",
+)
 def command(
     url: str,
     strategies: str,
@@ -45,17 +51,20 @@ def command(
     ca: str | None,
     timeout: float,
     form: str,
+    fail_if: tuple[str, ...],
     **load: int,
 ) -> None:
     """Send one load through several strategies of the router at URL, in turns, and tell what differs.
 
     Clients must be allowed to choose a strategy: strategyByHeader in the router's routes, as in the lab. Each
     strategy gets documents of its own, so that none finds what another had computed. Ends with 1 when
-    a request failed.
+    a request failed or a strategy is beyond a limit, with 2 where a limit's figure was not told.
     """
     from hypertier.comparison.compare import Comparison, Plan
+    from hypertier.comparison.limits import FIGURES, verdicts
     from hypertier.comparison.report import as_dict, lines
     from hypertier.comparison.statistics import MAX_ROUNDS, MIN_ROUNDS
+    from hypertier.limits import read_limits, status, told
     from hypertier.router.settings import STRATEGIES
     from hypertier.verification.endpoint import Endpoint
     from hypertier.workload import Workload
@@ -67,6 +76,7 @@ def command(
         raise ConfigError("--rounds", rounds, f"{MIN_ROUNDS} to {MAX_ROUNDS}: fewer say nothing for sure")
     if not 1 <= timeout <= MAX_TIMEOUT_SECONDS:
         raise ConfigError("--timeout", timeout, f"1 to {MAX_TIMEOUT_SECONDS:g} seconds")
+    limits = read_limits(fail_if, FIGURES)
     workload = Workload(**load, seed=secrets.randbelow(10**6) if seed is None else seed)
     plan = Plan(strategies=names, rounds=rounds, workload=workload, model=model, timeout_seconds=timeout)
     endpoint = Endpoint(url, key=key_of(api_key_env), ca=ca)
@@ -79,5 +89,9 @@ def command(
     else:
         for line in lines(report):
             click.echo(line)
+    judged = tuple(verdicts(limits, report.figures))
+    for line in told(judged):
+        click.echo(line, err=True)
     if report.failures:
         raise SystemExit(1)
+    raise SystemExit(status(judged))

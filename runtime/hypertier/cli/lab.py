@@ -106,17 +106,32 @@ def chat(file: Path, prompt: str, max_tokens: int) -> None:
 @click.option("--max-tokens", default=16, show_default=True, help="Length of each answer.")
 @click.option("--seed", default=0, show_default=True, help="Another seed, other prompts.")
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def bench(file: Path, style: str, **workload: int) -> None:
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="JSON",
+    help="What an earlier run printed with --format json; limits may name it.",
+)
+@click.option(
+    "--fail-if",
+    multiple=True,
+    metavar="LIMIT",
+    help="End with 1 where a figure is beyond it, such as 'ttft_p90_seconds > 1.1 * baseline'; repeatable.",
+)
+def bench(file: Path, style: str, baseline: Path | None, fail_if: tuple[str, ...], **workload: int) -> None:
     """Send a load to the lab and tell its times and where the prompts' tokens came from.
 
-    Ends with 1 when a request failed. The engines are small ones on CPUs: compare runs with one another,
-    not with a GPU.
+    Ends with 1 when a request failed or a figure is beyond a limit, with 2 where a limit's figure was not
+    told. The engines are small ones on CPUs: compare runs with one another, not with a GPU.
     """
     from hypertier.errors import LabError
     from hypertier.lab.bench import lines, run_bench, summary
+    from hypertier.lab.limits import read_bench_limits
     from hypertier.lab.running import running_lab
+    from hypertier.limits import judge, status, told
     from hypertier.workload import Workload
 
+    limits, before = read_bench_limits(fail_if, baseline)
     state = running_lab(file)
     result = run_bench(state, Workload(**workload), lambda text: click.echo(text, err=True))
     figures = summary(result)
@@ -125,5 +140,9 @@ def bench(file: Path, style: str, **workload: int) -> None:
     else:
         for line in lines(figures):
             click.echo(line)
+    judged = [judge(each, figures.get(each.figure), before.get(each.figure)) for each in limits]
+    for line in told(judged):
+        click.echo(line, err=True)
     if result.failures:
         raise LabError(f"{len(result.failures)} requests failed; the first: {result.failures[0]}")
+    sys.exit(status(judged))

@@ -58,6 +58,7 @@ def test_what_no_run_of_before_has_cached_is_sent_by_default() -> None:
         (("--rounds", "32"), "--rounds is 32; expected 3 to 31"),
         (("--timeout", "0"), "--timeout is 0.0; expected 1 to 3600"),
         (("--requests", "0"), "--requests is 0; expected 1 or more"),
+        (("--fail-if", "ttft_p9_seconds > 1"), "--fail-if is 'ttft_p9_seconds > 1'; expected "),
         (("--prompt-tokens", "1"), "--prompt-tokens is 1; expected 64 to 200000"),
     ],
 )
@@ -76,3 +77,32 @@ def test_a_router_that_does_not_obey_is_told_with_what_helps() -> None:
     assert "asked for roundrobin, the router chose by its own strategy; strategyByHeader: true in" in str(
         done.exception
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "exit_code", "line"),
+    [
+        (
+            "requests_per_second < 0.001",
+            0,
+            r"^kept: prefixaware requests_per_second is \S+; fails if < 0.001$",
+        ),
+        (
+            "requests_per_second > 0.001",
+            1,
+            r"^failed: prefixaware requests_per_second is \S+; fails if > 0.001$",
+        ),
+        (
+            "ttft_p90_seconds > 0.001 * baseline",
+            1,
+            r"^failed: prefixaware ttft_p90_seconds is \S+ \* baseline \(.*\); fails if > 0.001 \* baseline$",
+        ),
+        ("ttft_p50_seconds > 1e6 * baseline", 0, r"^kept: prefixaware ttft_p50_seconds is "),
+    ],
+)
+def test_a_limit_decides_the_exit_status_and_is_told(limit: str, exit_code: int, line: str) -> None:
+    done = run(FakeEndpoint(), "--fail-if", limit, "--format", "json")
+
+    assert done.exit_code == exit_code, done.output
+    assert re.search(line, done.stderr, re.M)
+    assert json.loads(done.stdout)["base"] == "roundrobin"
