@@ -58,6 +58,7 @@ HOT = (
     "strategies.session",
     "strategies.switching",
     "tokens",
+    "tunnel",
     "upstream",
     "wire",
 )

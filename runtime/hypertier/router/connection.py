@@ -90,6 +90,18 @@ class Pending(Protocol):
         ...
 
 
+class Switched(Protocol):
+    """A WebSocket that is open."""
+
+    def forward(self, data: bytes) -> None:
+        """The client says this."""
+        ...
+
+    def forward_end(self) -> None:
+        """The client says no more."""
+        ...
+
+
 class ClientConnection:
     """Reads requests, hands them to its owner one by one, and writes what comes back.
 
@@ -109,6 +121,7 @@ class ClientConnection:
         self._transport: asyncio.Transport | None = None
         self._request: Request | None = None
         self._request_id = b""
+        self._tunnel: Switched | None = None
         self._ahead = bytearray()
         self._reading_paused = False
         self._writing_paused = False
@@ -194,6 +207,27 @@ class ClientConnection:
         """The id that a refusal of the request in hand carries."""
         self._request_id = request_id
 
+    def switch(self, tunnel: Switched) -> None:
+        """What the client sent behind its request, and sends from now on, goes there."""
+        self._tunnel = tunnel
+        ahead, self._ahead = self._reader.behind + bytes(self._ahead), bytearray()
+        self._reader.behind = b""
+        self.resume_reading()
+        if ahead:
+            tunnel.forward(ahead)
+
+    def pause_reading(self) -> None:
+        """What the client says is taken more slowly than it says it."""
+        if self._transport is not None and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """It may go on."""
+        if self._transport is not None and self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
     # What follows is called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -207,6 +241,8 @@ class ClientConnection:
             self._lingered_bytes += len(data)
             if self._lingered_bytes > MAX_LINGER_BYTES:
                 self.abort()
+        elif self._tunnel is not None:
+            self._tunnel.forward(data)
         elif self._request is not None or self._writing_paused:
             self._ahead += data
             if len(self._ahead) > MAX_AHEAD_BYTES and not self._reading_paused:
@@ -218,6 +254,10 @@ class ClientConnection:
 
     def eof_received(self) -> bool:
         # A client that ends its side wants no answer; engines and other proxies see it so, too.
+        transport = cast(asyncio.Transport, self._transport)
+        if self._tunnel is not None and transport.can_write_eof():
+            self._tunnel.forward_end()
+            return True
         if self.exchange is not None:
             self.abort()  # a close would wait until the client has read what was written
         return False
@@ -320,7 +360,7 @@ class ClientConnection:
 
     def _end_request(self) -> None:
         request, self._request = self._request, None
-        self.exchange = None
+        self.exchange = self._tunnel = None
         if request is not None:
             self._owner.budget.give(request.num_held_bytes)
 

@@ -21,7 +21,14 @@ from hypertier.router.connection import ClientConnection, Pending
 from hypertier.router.decisions import weigh
 from hypertier.router.heads import Request
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
-from hypertier.router.models import LIST_PATH, Models, form_model, model_in_path, with_model_in_path
+from hypertier.router.models import (
+    LIST_PATH,
+    Models,
+    form_model,
+    model_in_path,
+    model_in_query,
+    with_model_in_path,
+)
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.prefill import Leg, Prefillers
 from hypertier.router.proxy import Exchange, Proxy
@@ -32,6 +39,7 @@ from hypertier.router.routes import STRATEGY_HEADER, Routes
 from hypertier.router.settings import MAX_SECONDS, RouterSettings
 from hypertier.router.shadow import ShadowClient, Shadows
 from hypertier.router.tracing import Tracing
+from hypertier.router.tunnel import Tunnel
 from hypertier.router.wire import BodyBudget
 
 log = logging.getLogger("hypertier.router")
@@ -328,7 +336,9 @@ class Front:
     ) -> None:
         trace = self.tracing.begin(request, inference.model) if self.tracing is not None else None
         exchange: Exchange
-        if request.path.startswith(RESPONSES_PATH):
+        if request.upgrades:
+            exchange = Tunnel(self._proxy, connection, request, inference, request_id, grant)
+        elif request.path.startswith(RESPONSES_PATH):
             exchange = ResponsesExchange(
                 self._proxy, connection, request, inference, request_id, grant, self._holders
             )
@@ -347,7 +357,7 @@ class Front:
         """A copy may go to another model."""
         model = inference.model
         route = routes.models.get(model) if model is not None else None
-        if model is None or route is None or route.shadow is None:
+        if model is None or route is None or route.shadow is None or request.upgrades:
             return
         if route.is_shadowed(_route_key(inference, request_id)):
             self._cast_shadow(request, {model: route.shadow}, request_id, seed)
@@ -388,7 +398,9 @@ class Front:
         span = form_model(request) if request.body else None
         if span is not None:
             return inference.replace(model=bytes(request.body[span[0] : span[1]]))
-        model = model_in_path(request.path)
+        model = model_in_query(request.target) if request.upgrades else model_in_path(request.path)
+        if model is not None and request.upgrades:
+            model = self._models.aliases.get(model, model)
         return inference if model is None else inference.replace(model=model)
 
     def _rename_model(self, request: Request, aliases: Mapping[bytes, bytes]) -> None:

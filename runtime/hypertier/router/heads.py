@@ -30,11 +30,13 @@ class Request:
     `fields` holds the headers by lower-case name, the last of each; `repeated` names those sent more than
     once. `forwarded` are the header lines that do not speak of the client's connection, nor of the body's
     length; what is changed there goes to the engine, and so does another `body`. `request_id` is the client's
-    own. `num_held_bytes` is what the body counts for in the budget, whatever becomes of it.
+    own; one that `upgrades` asks for a WebSocket. `num_held_bytes` is what the body counts for in the budget,
+    whatever becomes of it.
     """
 
     is_http_1_0 = False
     keep_alive = True
+    upgrades = False
     request_id: bytes | None = None
     num_held_bytes = 0
     head: Head | None = None
@@ -149,6 +151,8 @@ def request_head(request: Request, request_id: bytes) -> bytes:
         lines += b"\r\nContent-Length: %d" % len(request.body)
     if request.request_id is None:
         lines += b"\r\nx-request-id: " + request_id
+    if request.upgrades:
+        lines += b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
     version = b"1.0" if request.is_http_1_0 else b"1.1"
     return b"%b %b HTTP/%b%b\r\n\r\n" % (request.method, request.target, version, lines)
 

@@ -149,6 +149,14 @@ def model_in_path(path: bytes) -> bytes | None:
     return unquote_to_bytes(path[len(LIST_PATH) + 1 :]) if path.startswith(LIST_PATH + b"/") else None
 
 
+def model_in_query(target: bytes) -> bytes | None:
+    """As clients of OpenAI's realtime API name it: `?model=NAME`."""
+    for pair in target.partition(b"?")[2].split(b"&"):
+        if pair.startswith(b"model="):
+            return unquote_to_bytes(pair[len(b"model=") :].replace(b"+", b" ")) or None
+    return None
+
+
 def with_model_in_path(target: bytes, model: bytes) -> bytes:
     """The path of another model, with the target's query."""
     _, mark, query = target.partition(b"?")

@@ -251,19 +251,22 @@ class Exchange:
             self.trace.first_byte()
         proxy.counts.first_byte(now - self._begun_at)
         self._computed()
-        more = b"" if head.has_request_id else b"x-request-id: %b\r\n" % self.request_id
-        if self._is_explained and self.pick is not None:
-            more += _explanation(self.pick)
-        strategy = self.inference.strategy
-        if strategy is not None and self.request.field(STRATEGY_HEADER) is not None:
-            more += b"x-hypertier-strategy: %s\r\n" % strategy.encode()
-        if self._grant is not None:
-            more += self._grant.headers
+        more = self._further_lines(head.has_request_id)
         if head.ends_with_connection or client.closes:
             more += b"connection: close\r\n"
         client.write(b"%b%b\r\n%b" % (head.raw, more, data))
         if self._end_of_answer is not None:
             keep_end(self._end_of_answer, data)
+
+    def switched(self, raw: bytes, data: bytes) -> bool:
+        """An engine that speaks another protocol, unasked, can't be understood."""
+        return False
+
+    def hold(self) -> None:
+        """Nothing is forwarded."""
+
+    def go_on(self) -> None:
+        """Nothing is forwarded."""
 
     def relay(self, data: bytes) -> None:
         """Bytes of the answer's body, framing included, as the engine sent them."""
@@ -321,6 +324,18 @@ class Exchange:
             return
         self._proxy.counts.retried(cause)
         self.start()
+
+    def _further_lines(self, has_request_id: bool) -> bytes:
+        """What the router adds to an answer's head."""
+        more = b"" if has_request_id else b"x-request-id: %b\r\n" % self.request_id
+        if self._is_explained and self.pick is not None:
+            more += _explanation(self.pick)
+        strategy = self.inference.strategy
+        if strategy is not None and self.request.field(STRATEGY_HEADER) is not None:
+            more += b"x-hypertier-strategy: %s\r\n" % strategy.encode()
+        if self._grant is not None:
+            more += self._grant.headers
+        return more
 
     def _choose(self) -> Choice | None:
         return self._proxy.picker.pick(self, self.inference, self._proxy.now(), self._tried)

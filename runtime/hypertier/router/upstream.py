@@ -20,6 +20,7 @@ MAX_IDLE_PER_REPLICA: Final = 256
 # Below this a head and a body are one write; above, joining would copy more than a second buffer costs.
 _JOIN_BYTES: Final = 64 * 1024
 _BY_PARSER: Final = -2
+_NO_END: Final = 1 << 62
 
 
 class Carried(Protocol):
@@ -43,6 +44,18 @@ class Carried(Protocol):
 
     def failed(self, cause: str, *, answering: bool = False) -> None:
         """Nothing of the body came; `answering` when a head did."""
+        ...
+
+    def switched(self, raw: bytes, data: bytes) -> bool:
+        """The head of a 101, and what came behind it; False where nobody asked for that."""
+        ...
+
+    def hold(self) -> None:
+        """After a switch: more is forwarded than the engine reads."""
+        ...
+
+    def go_on(self) -> None:
+        """It caught up."""
         ...
 
     def may_retry(self, status: int = 0) -> bool:
@@ -71,6 +84,7 @@ class Upstream:
         "_held",
         "_is_gathering",
         "_is_head",
+        "_is_tunnel",
         "_keeps_alive",
         "_left",
         "_may_reuse",
@@ -105,6 +119,7 @@ class Upstream:
         self._is_head = False
         self._may_reuse = True
         self._keeps_alive = False
+        self._is_tunnel = False
 
     @property
     def usable(self) -> bool:
@@ -138,6 +153,19 @@ class Upstream:
         """Read on."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def forward(self, data: bytes) -> None:
+        """After a switch: more of what the client says."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def forward_end(self) -> None:
+        """It says no more."""
+        transport = self._transport
+        if transport is not None and transport.can_write_eof():
+            transport.write_eof()
+        elif transport is not None:
+            transport.close()
 
     def gathered(self, now: float) -> None:
         """What gathered may be read: quick is what comes quickly after this."""
@@ -200,10 +228,13 @@ class Upstream:
             exchange.broken()
 
     def pause_writing(self) -> None:
-        pass  # all there is to send was handed over, and is held by the request anyway
+        # Of a request all there is to send was handed over, and is held by it anyway.
+        if self._is_tunnel and self._exchange is not None:
+            self._exchange.hold()
 
     def resume_writing(self) -> None:
-        pass
+        if self._is_tunnel and self._exchange is not None:
+            self._exchange.go_on()
 
     # What follows is called by httptools.
 
@@ -317,7 +348,10 @@ class Upstream:
             raw, buffered = buffered[:end], buffered[end:]
             try:
                 parser.feed_data(raw)
-            except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            except httptools.HttpParserUpgrade:
+                self._switch(exchange, raw, buffered)
+                return None
+            except httptools.HttpParserError:
                 self._fail(exchange)
                 return None
             status = parser.get_status_code()
@@ -330,6 +364,15 @@ class Upstream:
             return None
         self._head = buffered
         return response_head(raw, status=status, is_head=self._is_head), 0
+
+    def _switch(self, exchange: Carried, raw: bytes, data: bytes) -> None:
+        """What follows is no HTTP, and ends with the connection; only where the request asked for that."""
+        self._head = b""
+        self._head_done = self._is_tunnel = self._ends_with_connection = True
+        self._left = _NO_END
+        if not exchange.switched(raw, data):
+            self._head_done = self._is_tunnel = False
+            self._fail(exchange)
 
     def _finish(self, exchange: Carried) -> None:
         self._exchange = None

@@ -4,8 +4,8 @@ Requests in the plain form are read by `plain`, all others by httptools (llhttp 
 refuses what makes two parsers disagree: both `Content-Length` and `Transfer-Encoding`, repeated or malformed
 lengths, bare CR or LF, folded lines, spaces before the colon, control characters. This file adds what llhttp
 lets pass and a proxy must not: other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a
-missing or repeated `Host`, a target with a fragment, CONNECT, WebSockets. Another upgrade that is offered is
-declined by serving the request without it, its body included.
+missing or repeated `Host`, a target with a fragment, CONNECT. What opens a WebSocket is the last request of
+its connection; another upgrade is declined by serving the request without it, its body included.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class RequestReader:
     after what is ready, and ends the connection: nothing behind it is read. Bodies count against `budget`
     until the owner gives them back, one `request.num_held_bytes` for each request taken from `ready`. What
     `check_head` returns of a request with a long body is such a refusal. `refused_path` is that of a refused
-    request whose head was read.
+    request whose head was read; `behind` is what came behind a WebSocket's opening.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class RequestReader:
         self.refusal: Refusal | None = None
         self.refused_path = b""
         self.expects_continue = False
+        self.behind = b""
         self.started = False
         self._max_head_bytes = max_head_bytes
         self._max_body_bytes = max_body_bytes
@@ -206,6 +207,9 @@ class RequestReader:
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
+            if self._request.upgrades:
+                self.behind = data[upgrade.args[0] :]
+                return b""
             self._decline_upgrade()
             return data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
@@ -299,6 +303,8 @@ class RequestReader:
         if problem is not None:
             self._refuse(problem, request)
             return
+        if _asks_websocket(request):
+            request.upgrades, request.keep_alive = True, False
         request.request_id = request.fields.get(b"x-request-id")
         request.has_body = b"content-length" in request.fields or b"transfer-encoding" in request.fields
         self.expects_continue = b"expect" in request.fields and not request.is_http_1_0
@@ -353,6 +359,24 @@ def _has_long_body(request: Request) -> bool:
     return b"transfer-encoding" in request.fields or (length is not None and int(length) > LONG_BODY_BYTES)
 
 
+def _asks_websocket(request: Request) -> bool:
+    return b"websocket" in request.fields.get(b"upgrade", b"").lower()
+
+
+def _opens_websocket(request: Request) -> bool:
+    """As RFC 6455 section 4.1 has it: then HTTP ends for all behind the same byte."""
+    fields = request.fields
+    tokens = [token.strip().lower() for token in fields.get(b"connection", b"").split(b",")]
+    return (
+        request.method == b"GET"
+        and not request.is_http_1_0
+        and fields[b"upgrade"].lower() == b"websocket"
+        and b"upgrade" not in request.repeated
+        and b"upgrade" in tokens
+        and not fields.keys() & {b"content-length", b"transfer-encoding", b"expect"}
+    )
+
+
 def _too_large(max_body_bytes: int) -> Refusal:
     return Refusal(413, f"request body is larger than {max_body_bytes} bytes", "request_too_large")
 
@@ -370,8 +394,9 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
         return Refusal(505, f"HTTP/{version} is not served; use HTTP/1.1", "http_version")
     if request.method == b"CONNECT":
         return Refusal(501, "this router does not tunnel: CONNECT is not served", "not_implemented")
-    if b"websocket" in fields.get(b"upgrade", b"").lower():  # without it, such a request is of no use
-        return Refusal(501, "this router carries no WebSockets: ask an engine itself", "not_implemented")
+    if _asks_websocket(request) and not _opens_websocket(request):
+        problem = "a WebSocket is opened by GET in HTTP/1.1 with Connection: Upgrade, and without a body"
+        return Refusal(400, problem, "malformed_request")
     if b"#" in request.target:  # RFC 9112 section 3.2 has none; httptools, and so uvicorn, cuts it off
         return Refusal(400, "a request's target has no fragment", "malformed_request")
     coding = fields.get(b"transfer-encoding")

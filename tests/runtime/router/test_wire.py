@@ -69,11 +69,7 @@ def test_a_value_ends_before_its_spaces_however_its_head_is_cut() -> None:
     ("data", "expected"),
     [
         pytest.param(head(line=b"CONNECT a:1 HTTP/1.1"), 501, id="connect"),
-        pytest.param(
-            head(b"Connection: Upgrade", b"Upgrade: WebSocket", line=b"GET /v1/realtime HTTP/1.1"),
-            501,
-            id="websocket",
-        ),
+        pytest.param(head(b"Connection: Upgrade", b"Upgrade: WebSocket"), 400, id="websocket-by-post"),
         pytest.param(head(line=b"GET / HTTP/2.0"), 505, id="http-2"),
         pytest.param(b"GET /\r\n\r\n", 505, id="http-0.9"),
         pytest.param(head(b"Expect: 200-ok"), 417, id="expectation"),
