@@ -10,7 +10,8 @@ import pytest
 from hypertier.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md"]
+PAGES += [*sorted((ROOT / "docs").glob("*.md")), ROOT / "docs" / "llms.txt"]
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)]*)?\)")
 ANCHOR = re.compile(r"\]\((?!https?://)([^)#\s]*)#([^)]+)\)")
 SOURCE_ROOTS = {"hypertier": "runtime", "hypertier_cdk": "constructs", "hypertier_lambdas": "lambdas"}
@@ -115,6 +116,13 @@ def test_the_readme_leads_to_every_page() -> None:
     links = LINK.findall((ROOT / "README.md").read_text("utf-8"))
 
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(links)
+
+
+def test_the_index_for_programs_leads_to_every_page_and_schema() -> None:
+    links = LINK.findall(text_of(ROOT / "docs" / "llms.txt"))
+    files = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("schemas/*.json")]
+
+    assert {file.relative_to(ROOT / "docs").as_posix() for file in files} <= set(links)
 
 
 @pytest.mark.parametrize(

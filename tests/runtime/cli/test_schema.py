@@ -88,3 +88,20 @@ def test_every_key_of_the_deployment_file_is_in_its_page(key: str) -> None:
     page = (ROOT / "docs" / "deployment-file.md").read_text(encoding="utf-8")
 
     assert key.replace("instanceGroups[].", "").split(".")[-1] in page
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_schema_in_the_repository_is_what_is_printed(kind: str) -> None:
+    """scripts/write_schemas.py writes it."""
+    file = ROOT / "docs" / "schemas" / f"{kind}.schema.json"
+
+    assert file.read_text(encoding="utf-8") == CliRunner().invoke(command, [kind]).output
+
+
+def test_editors_find_the_schema_of_every_example() -> None:
+    settings = json.loads((ROOT / ".vscode" / "settings.json").read_text(encoding="utf-8"))
+    schemas = settings["yaml.schemas"]
+    matched = {file for pattern in schemas.values() for file in ROOT.glob(pattern)}
+
+    assert all((ROOT / name).is_file() for name in schemas)
+    assert matched == set(ROOT.glob("examples/*/*.yaml"))
