@@ -11,7 +11,7 @@ from hypertier.comparison.statistics import Ratio
 from hypertier.figures import table
 
 NAMES = {"ttft_p50": "TTFT p50", "ttft_p90": "TTFT p90"}
-VERDICTS = {"lower": "sooner", "higher": "later", "no difference seen": "no difference seen"}
+VERDICTS = {"lower": "sooner", "higher": "later", "no difference seen": "not sure"}
 
 
 def lines(report: Report) -> Iterator[str]:
