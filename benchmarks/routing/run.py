@@ -76,6 +76,11 @@ def run_cell(folder: Path, job: Job) -> tuple[Cell, int, Samples]:
     return cell, seed, take(cell, seed, policies, folder)
 
 
+def ours_in(cell: Cell) -> dict[str, Build]:
+    """Whether routers tell one another makes a difference only where there are several."""
+    return OURS if cell.num_routers > 1 else {HYPERTIER: OURS[HYPERTIER]}
+
+
 def compare(found: Mapping[tuple[Cell, int], Mapping[str, Summary]], ours: str) -> dict[str, float]:
     """Means over all cells, and each cell by the geometric means of its seeds."""
     by_cell: dict[Cell, list[Mapping[str, Summary]]] = {}
@@ -187,7 +192,7 @@ def main() -> None:
     jobs: list[Job] = []
     for cell in wanted:
         jobs += [(cell, seed, ALL) for seed in choosing]
-        jobs += [(cell, seed, {**OURS, **ALL}) for seed in seeds]
+        jobs += [(cell, seed, {**ours_in(cell), **ALL}) for seed in seeds]
     cut_jobs: list[Job] = [
         (replace(cell, cut=True), seed, {HYPERTIER: OURS[HYPERTIER]})
         for cell in wanted
@@ -207,9 +212,11 @@ def main() -> None:
             cut[cell, seed] = samples
     reported = summaries({key: samples for key, samples in found.items() if key[1] in seeds})
     for name in (*OURS, *ALL):
-        p50 = statistics.geometric_mean(one[name].ttft_p50_seconds for one in reported.values())
-        p90 = statistics.geometric_mean(one[name].ttft_p90_seconds for one in reported.values())
-        print(f"{name:40} geometric means: p90 {p90:8.3f} s, p50 {p50:8.3f} s")
+        those = [one[name] for one in reported.values() if name in one]
+        if those:
+            p50 = statistics.geometric_mean(one.ttft_p50_seconds for one in those)
+            p90 = statistics.geometric_mean(one.ttft_p90_seconds for one in those)
+            print(f"{name:40} geometric means of {len(those)}: p90 {p90:8.3f} s, p50 {p50:8.3f} s")
     compared = {"seeds": len(seeds), **compare(reported, HYPERTIER)}
     for name, of_all in (
         ("pooled", [one.ratio for one in of_cells.values()]),
