@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from pathlib import Path
 
 import click
 
@@ -36,6 +37,12 @@ MAX_TIMEOUT_SECONDS = 3600.0
 @click.option("--timeout", default=120.0, show_default=True, help="Seconds that one request may take.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
+    "--html",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write a page with plots, too; it loads nothing from elsewhere.",
+)
+@click.option(
     "--fail-if",
     multiple=True,
     metavar="LIMIT",
@@ -51,6 +58,7 @@ def command(
     ca: str | None,
     timeout: float,
     form: str,
+    html: Path | None,
     fail_if: tuple[str, ...],
     **load: int,
 ) -> None:
@@ -62,6 +70,7 @@ def command(
     """
     from hypertier.comparison.compare import Comparison, Plan
     from hypertier.comparison.limits import FIGURES, verdicts
+    from hypertier.comparison.page import page
     from hypertier.comparison.report import as_dict, lines
     from hypertier.comparison.statistics import MAX_ROUNDS, MIN_ROUNDS
     from hypertier.limits import read_limits, status, told
@@ -76,6 +85,8 @@ def command(
         raise ConfigError("--rounds", rounds, f"{MIN_ROUNDS} to {MAX_ROUNDS}: fewer say nothing for sure")
     if not 1 <= timeout <= MAX_TIMEOUT_SECONDS:
         raise ConfigError("--timeout", timeout, f"1 to {MAX_TIMEOUT_SECONDS:g} seconds")
+    if html is not None and not html.parent.is_dir():
+        raise ConfigError("--html", str(html), f"a file in a folder that exists; {html.parent} does not")
     limits = read_limits(fail_if, FIGURES)
     workload = Workload(**load, seed=secrets.randbelow(10**6) if seed is None else seed)
     plan = Plan(strategies=names, rounds=rounds, workload=workload, model=model, timeout_seconds=timeout)
@@ -92,6 +103,8 @@ def command(
     judged = tuple(verdicts(limits, report.figures))
     for line in told(judged):
         click.echo(line, err=True)
+    if html is not None:
+        html.write_text(page(report, [*told(judged)]), encoding="utf-8")
     if report.failures:
         raise SystemExit(1)
     raise SystemExit(status(judged))

@@ -16,14 +16,10 @@ VERDICTS = {"lower": "sooner", "higher": "later", "no difference seen": "not sur
 
 def lines(report: Report) -> Iterator[str]:
     """The figures, the ratios with their ranges, and what that means."""
-    plan, base = report.plan, report.figures[0].strategy
-    yield (
-        f"{report.url}, {report.model}: {plan.rounds} rounds of {plan.workload.requests} requests each, "
-        f"{report.seconds:.0f} s, seed {plan.workload.seed}"
-    )
+    base = report.figures[0].strategy
+    yield heading(report)
     yield ""
-    heads = ("strategy", *(NAMES[name] for name in QUANTILES), "cached", "requests/s", "busiest", "failed")
-    yield from table([heads, *(_row(each) for each in report.figures)])
+    yield from table([heads(), *map(cells, report.figures)])
     yield ""
     yield from table(
         [
@@ -37,6 +33,20 @@ def lines(report: Report) -> Iterator[str]:
     if report.failures:
         yield ""
         yield from report.failures
+
+
+def heading(report: Report) -> str:
+    """What was sent where, and for how long."""
+    plan = report.plan
+    return (
+        f"{report.url}, {report.model}: {plan.rounds} rounds of {plan.workload.requests} requests each, "
+        f"{report.seconds:.0f} s, seed {plan.workload.seed}"
+    )
+
+
+def heads() -> tuple[str, ...]:
+    """What stands above the columns of `cells`."""
+    return ("strategy", *(NAMES[name] for name in QUANTILES), "cached", "requests/s", "busiest", "failed")
 
 
 def as_dict(report: Report) -> dict[str, Any]:
@@ -72,7 +82,8 @@ def as_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def _row(each: Figures) -> tuple[str, ...]:
+def cells(each: Figures) -> tuple[str, ...]:
+    """A strategy's row of the table."""
     return (
         each.strategy,
         *(f"{each.seconds[name]:.3f} s" for name in QUANTILES),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -58,6 +59,7 @@ def test_what_no_run_of_before_has_cached_is_sent_by_default() -> None:
         (("--rounds", "32"), "--rounds is 32; expected 3 to 31"),
         (("--timeout", "0"), "--timeout is 0.0; expected 1 to 3600"),
         (("--requests", "0"), "--requests is 0; expected 1 or more"),
+        (("--html", "/no/such/folder/a.html"), "--html is '/no/such/folder/a.html'; expected a file in a"),
         (("--fail-if", "ttft_p9_seconds > 1"), "--fail-if is 'ttft_p9_seconds > 1'; expected "),
         (("--prompt-tokens", "1"), "--prompt-tokens is 1; expected 64 to 200000"),
     ],
@@ -106,3 +108,13 @@ def test_a_limit_decides_the_exit_status_and_is_told(limit: str, exit_code: int,
     assert done.exit_code == exit_code, done.output
     assert re.search(line, done.stderr, re.M)
     assert json.loads(done.stdout)["base"] == "roundrobin"
+
+
+def test_the_page_has_what_was_printed(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+
+    done = run(FakeEndpoint(), "--html", str(file), "--fail-if", "failed > 0", "--seed", "5")
+
+    text = file.read_text(encoding="utf-8")
+    assert done.stdout.splitlines()[0] in text
+    assert "kept: prefixaware failed is 0; fails if &gt; 0" in text
