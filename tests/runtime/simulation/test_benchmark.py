@@ -100,7 +100,9 @@ print(json.dumps([peers_files, sorted(set(read)) if samples.code("hypertier", "a
 BALANCE = """
 import balance
 sessions = [("a", 1.0), ("b", 3.0), ("a", 1.0), ("c", 3.0), ("a", 2.0)]
-print(json.dumps([balance.known([4.0, 3.0, 3.0], 2), balance.seen(sessions, 2)]))
+alike = [(4.0, "x", 1.0), (4.0, "x", 1.0), (4.0, "y", 2.0), (5.0, "x", 1.0)]
+print(json.dumps([balance.known([4.0, 3.0, 3.0], 2), balance.seen(sessions, 2), balance.copied(alike, 2),
+                  balance.copied([(9.0, "", 0.0), (1.0, "", 0.0)], 2)]))
 """
 
 
@@ -119,7 +121,11 @@ def said(script: str, *arguments: str) -> Any:
 
 
 def test_work_that_stays_where_its_session_began_is_as_far_apart_as_that_makes_it() -> None:
-    assert said(BALANCE) == [6.0 / 5.0, 7.0 / 5.0]
+    known, seen, copied, hopeless = said(BALANCE)
+
+    assert (known, seen) == (6.0 / 5.0, 7.0 / 5.0)
+    assert copied == [21.0 / 20.0, 11.0 / 10.5], "x is computed on both, y on one"
+    assert hopeless is None
 
 
 def test_it_compares_means_with_the_best_single_peer_and_cells_with_their_own_best() -> None:
