@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from hypertier.comparison.compare import QUANTILES, Figures
 from hypertier.limits import Limit, Verdict, judge, judge_ratio
 
+BY_CHANCE = "chance alone may explain this: more --rounds tell"
 FIGURES = (
     *(f"{name}_seconds" for name in QUANTILES),
     "cached_ratio",
@@ -28,10 +30,11 @@ def _verdict(limit: Limit, each: Figures, base: Figures) -> Verdict:
     ratio = each.ratios.get(limit.figure.removesuffix("_seconds"))
     if not limit.of_baseline or ratio is None:
         return judge(limit, _value(each, limit.figure), _value(base, limit.figure), each.strategy)
-    remark = f"({ratio.low:.2f} to {ratio.high:.2f})"
+    range_ = f"({ratio.low:.2f} to {ratio.high:.2f})"
+    verdict = judge_ratio(limit, ratio.mean, f"{each.strategy} {limit.figure}", range_)
     if ratio.low <= limit.factor <= ratio.high:
-        remark += ", which chance alone may explain: more --rounds tell"
-    return judge_ratio(limit, ratio.mean, f"{each.strategy} {limit.figure}", remark)
+        return replace(verdict, line=f"{verdict.line}\n  {BY_CHANCE}")
+    return verdict
 
 
 def _value(each: Figures, figure: str) -> float | None:

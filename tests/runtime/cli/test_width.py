@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 from hypertier.cli.main import cli
 from hypertier.comparison.compare import Figures, Plan, Report
+from hypertier.comparison.limits import FIGURES, verdicts
 from hypertier.comparison.report import lines
 from hypertier.comparison.statistics import Ratio
+from hypertier.limits import read_limits, told
 from hypertier.workload import Workload
 
 WIDTH = 100
@@ -59,4 +61,7 @@ def test_a_comparison_of_which_nothing_is_sure_fits() -> None:
     ]
     report = Report("http://127.0.0.1:24022", "Llama-3.1-70B-Instruct", plan, 49.0, figures, ())
 
-    assert too_wide("\n".join(lines(report))) == []
+    limits = read_limits(["ttft_p90_seconds > 1.1 * baseline"], FIGURES)
+    judged = told([*verdicts(limits, figures)])
+
+    assert too_wide("\n".join([*lines(report), *judged])) == []
