@@ -34,7 +34,6 @@ _MAGIC: Final = b"htrn"
 _GREETING: Final = struct.Struct(f"!4sB{ID_BYTES}s")
 _HEAD: Final = struct.Struct("!HB")
 _SENT: Final = struct.Struct("!QQQBH")
-_NUMBER: Final = struct.Struct("!Q")
 _HEAD_BYTES: Final = 3
 _SENT_BYTES: Final = 27
 _NUMBER_BYTES: Final = 8
@@ -209,8 +208,10 @@ def _read(kind: int, data: bytes, begin: int, length: int) -> News:
 
 
 def _number(data: bytes, begin: int) -> int:
-    read: tuple[Any, ...] = _NUMBER.unpack_from(data, begin)
-    return int(read[0])
+    number = 0
+    for at in range(begin, begin + _NUMBER_BYTES):
+        number = number << 8 | data[at]
+    return number
 
 
 def _read_sent(data: bytes, begin: int, end: int) -> Sent:

@@ -25,6 +25,25 @@ MAX_HEARD_BYTES = 256 * 2**20
 _NOTHING: dict[int, object] = {}
 
 
+class _Own:
+    """A request of this router's in flight: what was told of it, and whether its answer began.
+
+    That of an answer in one piece is told with its end.
+    """
+
+    __slots__ = ("begun", "message", "number", "streamed")
+
+    def __init__(self, number: int, message: bytes, streamed: bool) -> None:
+        self.number = number
+        self.message = message
+        self.streamed = streamed
+        self.begun = False
+
+    def so_far(self) -> bytes:
+        """What another router must hear of it now."""
+        return self.message + news.first_token_message(self.number) if self.begun else self.message
+
+
 class Shared:
     """Passes all on to `strategy`: own requests, which it `tell`s others of, and what others tell.
 
@@ -48,9 +67,7 @@ class Shared:
         self._tell = tell
         self._counts = counts
         self._numbers = count(1) if numbers is None else numbers
-        self._own: dict[Hashable, tuple[int, bytes]] = {}
-        self._begun: set[int] = set()  # answers in one piece, whose beginning is told with their end
-        self._streamed: set[int] = set()
+        self._own: dict[Hashable, _Own] = {}
         self._named: dict[bytes, Replica] = {}
         self._heard: dict[Hashable, dict[int, object]] = {}  # tickets by the number of the other's request
 
@@ -75,9 +92,7 @@ class Shared:
             request.streamed,
             request.block_hashes,
         )
-        self._own[ticket] = number, message
-        if request.streamed:
-            self._streamed.add(number)
+        self._own[ticket] = _Own(number, message, request.streamed)
         self._tell(message)
 
     def first_token(self, ticket: Hashable, now: float) -> None:
@@ -85,13 +100,9 @@ class Shared:
         self._strategy.first_token(ticket, now)
         own = self._own.get(ticket)
         if own is not None:
-            number, said = own
-            message = news.first_token_message(number)
-            self._own[ticket] = number, said + message
-            if number in self._streamed:
-                self._tell(message)
-            else:
-                self._begun.add(number)
+            own.begun = True
+            if own.streamed:
+                self._tell(news.first_token_message(own.number))
 
     def finished(self, ticket: Hashable, now: float) -> None:
         """An own request ended."""
@@ -99,17 +110,14 @@ class Shared:
         own = self._own.pop(ticket, None)
         if own is None:
             return
-        number = own[0]
-        if number in self._begun:
-            self._begun.discard(number)
-            self._tell(news.answered_message(number))
+        if own.begun and not own.streamed:
+            self._tell(news.answered_message(own.number))
         else:
-            self._streamed.discard(number)
-            self._tell(news.finished_message(number))
+            self._tell(news.finished_message(own.number))
 
     def in_flight_messages(self) -> tuple[bytes, int]:
         """All that another router must hear that hears this one from now on, and how many messages it is."""
-        return b"".join(said for _, said in self._own.values()), len(self._own)
+        return b"".join([own.so_far() for own in self._own.values()]), len(self._own)
 
     def heard(self, peer: Hashable, what: News, now: float) -> None:
         """Another router, on the connection `peer`, says so.
@@ -147,7 +155,9 @@ class Shared:
         return replica is not None and replica.state is not State.LEAVING
 
     def _heard_sent(self, peer: Hashable, sent: Sent, now: float) -> None:
-        in_flight = self._heard.setdefault(peer, {})
+        in_flight = self._heard.get(peer)
+        if in_flight is None:
+            in_flight = self._heard[peer] = {}
         if len(in_flight) >= MAX_IN_FLIGHT:
             raise PeerError("too_many", f"{MAX_IN_FLIGHT} requests in flight are the most")
         if REQUEST_BYTES * self._counts.num_in_flight >= MAX_HEARD_BYTES:
