@@ -419,7 +419,7 @@ class Front:
             body = (
                 request.body
                 if named is None
-                else b"".join((request.body[: span[0]], named, request.body[span[1] :]))
+                else openai.spliced(request.body, span, named)
             )
         request.body = body
 

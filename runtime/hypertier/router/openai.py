@@ -316,7 +316,13 @@ def rename_model(body: bytes | bytearray, path: bytes, aliases: Mapping[bytes, b
     if span is None:
         return _rename_parsed(body, aliases)
     model = aliases.get(bytes(body[span[0] : span[1]]))
-    return body if model is None else b"".join((body[: span[0]], model, body[span[1] :]))
+    return body if model is None else spliced(body, span, model)
+
+
+def spliced(body: bytes | bytearray, span: tuple[int, int], text: bytes) -> bytes:
+    """The body with this text between begin and end of the span; written once, whatever its length."""
+    view = memoryview(body)
+    return b"".join((view[: span[0]], text, view[span[1] :]))
 
 
 def _rename_parsed(body: bytes | bytearray, aliases: Mapping[bytes, bytes]) -> bytes | bytearray:
@@ -330,7 +336,7 @@ def _rename_parsed(body: bytes | bytearray, aliases: Mapping[bytes, bytes]) -> b
         span = _find_span(body, b'"model"', 0, end, _STRING_VALUE)
         if span is None:
             break
-        renamed = b"".join((body[: span[0]], model, body[span[1] :]))
+        renamed = spliced(body, span, model)
         if _parsed_model(renamed) == model:
             return renamed
         end = body.rfind(b'"model"', 0, span[0])
