@@ -14,6 +14,7 @@ _NEVER_NOMINATED = frozenset(
 _RESPONSE_HOP_BY_HOP = re.compile(
     rb"\r\n(?:connection|keep-alive|proxy-connection|upgrade):[^\r\n]*", re.IGNORECASE
 )
+_CONNECTION: Final = re.compile(rb"\r\nconnection:([^\r\n]*)")
 _RESPONSE_HOP_NAMES: Final = (
     b"\r\nconnection:",
     b"\r\nkeep-alive:",
@@ -166,6 +167,16 @@ def _forwarded(request: Request) -> bytes:
     return (b"\r\n" + b"".join(forwarded))[:-2]
 
 
+def _without_nominated(raw: bytes, lower: bytes) -> bytes:
+    """Drop what `Connection` names, too (RFC 9110 section 7.6.1), but for what the body is read by."""
+    named: set[bytes] = set()
+    for value in _CONNECTION.findall(lower):
+        named.update(token.strip() for token in value.split(b","))
+    named -= _NEVER_NOMINATED | {b"content-length", b"transfer-encoding", b""}
+    first, *lines = raw.split(b"\r\n")
+    return b"\r\n".join([first, *(line for line in lines if line.partition(b":")[0].lower() not in named)])
+
+
 def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
     """Drop from `raw`, a head with its empty line, what speaks about the replica's connection."""
     lower = raw.lower()
@@ -178,7 +189,7 @@ def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
     raw = raw[:-2]
     for name in _RESPONSE_HOP_NAMES:
         if name in lower:
-            raw = _RESPONSE_HOP_BY_HOP.sub(b"", raw)
+            raw = _without_nominated(_RESPONSE_HOP_BY_HOP.sub(b"", raw), lower)
             break
     if raw.startswith(b"HTTP/1.0"):
         raw = b"HTTP/1.1" + raw[8:]

@@ -96,3 +96,12 @@ def test_head_for_the_client_keeps_all_but_the_engines_connection(
     got = response_head(raw, status=status, is_head=False)
 
     assert (got.raw, got.ends_with_connection) == (expected, ends)
+
+
+@pytest.mark.parametrize("named", [b"x-foo", b"X-Foo, close", b"close , X-FOO,, content-length"])
+def test_what_an_answers_connection_names_ends_here(named: bytes) -> None:
+    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: %b\r\nX-Foo: 1\r\nX-Bar: 2\r\n\r\n" % named
+
+    head = response_head(raw, status=200, is_head=False)
+
+    assert head.raw == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Bar: 2\r\n"
