@@ -377,3 +377,10 @@ def test_an_address_that_is_not_set_is_told_with_what_sets_it(monkeypatch: pytes
 
     assert str(result.exception).startswith("HYPERTIER_L2_URL is not set; expected the address of L2")
     assert "--url" in str(result.exception)
+
+
+def test_a_store_that_is_not_there_is_told_in_words() -> None:
+    done = run("ls", url="redis://127.0.0.1:1")
+
+    assert isinstance(done.exception, TierUnavailableError)
+    assert str(done.exception).startswith("127.0.0.1:1: Connection refused (within ")

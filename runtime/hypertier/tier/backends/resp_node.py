@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from hypertier.errors import TierError, TierUnavailableError
+from hypertier.errors import TierError, TierUnavailableError, said
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.backend import Buffer, Listener
 from hypertier.tier.backends.connecting import Places, Trust, seconds_left
@@ -254,7 +254,7 @@ class Node:
 
     def _unavailable(self, error: OSError, timeout_seconds: float) -> TierUnavailableError:
         where = f"{self.address.host}:{self.address.port}"
-        return TierUnavailableError(f"{where}: {error} (within {timeout_seconds:.3g} s)")
+        return TierUnavailableError(f"{where}: {said(error)} (within {timeout_seconds:.3g} s)")
 
     def _borrow(self, deadline: float) -> Connection:
         with self._lock:
