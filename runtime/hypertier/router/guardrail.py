@@ -30,6 +30,8 @@ MAX_REASON = 500
 MAX_AT_ONCE = 256
 _FAILED = Refusal(503, "the guardrail did not answer", "guardrail_unavailable", retry_after_seconds=1)
 
+_UNSEEN = Refusal(403, "a guardrail is set, and what a WebSocket says is not shown to it", "not_shown")
+
 
 class Guard:
     """An `Admission` that asks the service about what `inner` has let in; without one, about everything.
@@ -140,6 +142,9 @@ class _Check:
     def proceed(self, arrival: Arrival, grant: Grant | None) -> None:
         self._grant = grant
         self.arrival.on_gone = self._gone
+        if self.arrival.request.upgrades:
+            self.end(_UNSEEN)
+            return
         if not self.arrival.request.body:
             self.arrival.proceed(grant)
             return

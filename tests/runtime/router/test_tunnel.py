@@ -416,3 +416,15 @@ def test_where_models_differ_the_query_says_which(name: str) -> None:
             return [*(len(engine.received) for engine in engines), (await unknown.answer()).status]
 
     assert run_loop(act()) == [0, 3, 404]
+
+
+def test_none_is_opened_past_a_guardrail_that_would_not_see_it() -> None:
+    async def act() -> tuple[int, int]:
+        engine = FakeEngine()
+        guard = {"guardrail_url": "http://127.0.0.1:9/check", "guardrail_on_failure": "open"}
+        async with routed(engine, **guard) as router:
+            client = await RawClient.connect(router.port)
+            client.send(get(REALTIME, *OPENING))
+            return (await client.answer()).status, len(engine.received)
+
+    assert run_loop(act()) == (403, 0)
