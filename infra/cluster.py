@@ -53,6 +53,7 @@ class ClusterStack(cdk.Stack):
             tiered_storage=TieredStorage(memory_percent=deployment.cache.l2.memory_percent)
             if _uses_tiered_storage(deployment)
             else None,
+            autoscaling=deployment.cluster.autoscaling,
             nvidia_plugin_image=deployment.images.nvidia_device_plugin,
             efa_plugin_image=efa_plugin_image(deployment),
             health_agent_image=deployment.images.health_agent,

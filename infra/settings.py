@@ -13,6 +13,7 @@ from hypertier.spec.deployment import Deployment
 AS_TYPED: Mapping[str, str] = {
     "name": "name",
     "kubernetes_version": "cluster.kubernetesVersion",
+    "autoscaling": "cluster.autoscaling",
     "instance_groups": "instanceGroups",
     "availability_zone_id": "instanceGroups.availabilityZoneId",
     "availability_zone_ids": "instanceGroups.availabilityZoneId",

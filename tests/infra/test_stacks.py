@@ -294,6 +294,21 @@ def test_an_observability_that_the_eks_cluster_has_is_left_to_it(reference_deplo
     assert app.node.find_child("reference-operations").observability is None  # type: ignore[attr-defined]
 
 
+def test_groups_without_nodes_are_karpenter_s_to_fill(reference_deployment: Deployment) -> None:
+    system, gpu = reference_deployment.instance_groups
+    autoscaled = replace(
+        reference_deployment,
+        cluster=replace(reference_deployment.cluster, autoscaling=True),
+        instance_groups=(system, replace(gpu, count=0)),
+    )
+
+    (cluster,) = read_assembly(synthesized(autoscaled)).of_type("AWS::SageMaker::Cluster")
+
+    assert cluster.get("AutoScaling") == {"Mode": "Enable", "AutoScalerType": "Karpenter"}
+    assert (cluster.get("NodeRecovery"), cluster.get("NodeProvisioningMode")) == ("Automatic", "Continuous")
+    assert "Fn::GetAtt" in cluster.get("ClusterRole")
+
+
 def test_an_existing_cluster_must_be_told_of(reference_deployment: Deployment) -> None:
     with pytest.raises(ConfigError, match=r"cluster\.attributes is not set; expected .*eksClusterName"):
         add_stacks(new_app(UNSTAGED), replace(reference_deployment, cluster=Cluster(existing="prod")))

@@ -10,6 +10,12 @@ from hypertier.spec.rules.rule import DEPLOYMENT
 S3_SOURCE = "spec.modelSourceConfig.modelSourceType"
 S3_MOUNTED = {"addons": ["aws-mountpoint-s3-csi-driver"]}
 SCALER, PD, ROUTERS = "spec.autoScalingSpec", "spec.pdSpec", "spec.intelligentRoutingSpec.autoScalingSpec"
+# A group that HyperPod's Karpenter fills.
+KARPENTER = {
+    "cluster": {"autoscaling": True},
+    "instanceGroups.1.count": 0,
+    "instanceGroups.1.availabilityZoneId": "usw2-az2",
+}
 
 CASES = [
     Case(
@@ -249,6 +255,22 @@ CASES = [
     ),
     Case(
         "setting",
+        {"cluster": {"autoscaling": True}},
+        "cluster.autoscaling",
+        KARPENTER,
+        kind=DEPLOYMENT,
+        name="karpenter-without-a-group",
+    ),
+    Case(
+        "setting",
+        KARPENTER | {"instanceGroups.1.availabilityZoneId": REMOVED},
+        "instanceGroups[1].availabilityZoneId",
+        KARPENTER,
+        kind=DEPLOYMENT,
+        name="karpenter-in-several-zones",
+    ),
+    Case(
+        "setting",
         {"cache": {"l2": {"gate": "ajar"}}},
         "cache.l2.gate",
         {"cache": {"l2": {"gate": "closed", "epoch": 2, "lookupDeadlineMs": 50}}},
@@ -368,6 +390,15 @@ CASES = [
         },
         deployment=SELFHOSTED,
         name="with-pdSpec",
+    ),
+    Case(
+        "more-replicas-than-nodes",
+        {"spec.replicas": 4},
+        "spec.replicas",
+        deployment=changed(
+            SELFHOSTED, KARPENTER | {"instanceGroups.1.count": 3, "instanceGroups.0.count": 0}
+        ),
+        name="in a group that Karpenter does not fill",
     ),
     Case("no-room-to-roll", {"spec.replicas": 3}, "spec.replicas", deployment=OPERATOR),
     Case(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 
 from hypertier.catalog.zones import REGION, ZONE_ID, ZONE_NAME, zones_of
 from hypertier.errors import ConfigError
-from hypertier.spec.instance_group import GROUP_NAME, GROUP_NAME_FORM
+from hypertier.spec.instance_group import GROUP_NAME, GROUP_NAME_FORM, InstanceGroup
 
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-prerequisites.html (read 2026-12-01)
 KUBERNETES_VERSIONS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35")
@@ -125,7 +126,8 @@ class Cluster:
 
     What exists is never changed; the CDK needs its `attributes`, since it asks nothing of AWS. Without
     `existing` they tell of a VPC, or an EKS cluster, that a new HyperPod cluster comes onto.
-    `client_cidrs` are where clients are beside the VPC and the cluster's own pods.
+    `client_cidrs` are where clients are beside the VPC and the cluster's own pods. With `autoscaling`
+    HyperPod's Karpenter fills the groups of `count: 0` that a HyperpodNodeClass names.
     """
 
     kubernetes_version: str = "1.35"
@@ -133,10 +135,14 @@ class Cluster:
     attributes: ClusterAttributes | None = None
     closed_network: bool = False
     client_cidrs: tuple[str, ...] = ()
+    autoscaling: bool = False
 
     def __post_init__(self) -> None:
         for cidr in self.client_cidrs:
             check_cidr("cluster.clientCidrs", cidr)
+        if self.autoscaling and self.existing is not None:
+            expected = f"false: {self.existing} is its owner's, whose nodes are left as they are"
+            raise ConfigError("cluster.autoscaling", True, expected)
         if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}", self.kubernetes_version):
             raise ConfigError("cluster.kubernetesVersion", self.kubernetes_version, "a version, such as 1.35")
         if self.existing_eks is None and self.kubernetes_version not in KUBERNETES_VERSIONS:
@@ -216,3 +222,37 @@ def check_subnet(zone_id: str, cluster: Cluster, group: str) -> None:
         zone_id,
         f"one of cluster.attributes.availabilityZoneIds, the zones of privateSubnetIds, which are {zones}",
     )
+
+
+def check_autoscaling(cluster: Cluster, groups: Sequence[InstanceGroup]) -> None:
+    """Refuse autoscaling without a group that Karpenter may fill.
+
+    It takes nodes that a group starts with away again.
+    https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-autoscaling-nodeclass.html
+    (read 2026-12-02)
+
+    Raises:
+        ConfigError: every group has nodes of its own.
+    """
+    if cluster.autoscaling and all(group.count for group in groups):
+        raise ConfigError(
+            "cluster.autoscaling",
+            True,
+            "an instanceGroup of count: 0, which Karpenter fills: of one that starts with nodes it takes "
+            f"them away; there are {', '.join(f'{group.name} ({group.count})' for group in groups)}",
+        )
+
+
+def check_autoscaled(cluster: Cluster, group: InstanceGroup, setting: str) -> None:
+    """Refuse a group for Karpenter that lies in several zones; the same page says that it takes none.
+
+    Raises:
+        ConfigError: names `setting`, the group as one finds it in the file.
+    """
+    if cluster.autoscaling and group.count == 0 and group.availability_zone_id is None:
+        raise ConfigError(
+            f"{setting}.availabilityZoneId",
+            None,
+            "the id of a zone, such as usw2-az2: with cluster.autoscaling Karpenter fills this group, and "
+            "takes none whose subnets lie in several",
+        )

@@ -16,7 +16,14 @@ from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.cache_tiers import CacheTiers, check_tenants_of
-from hypertier.spec.cluster import Cluster, check_region, check_subnet, check_zone
+from hypertier.spec.cluster import (
+    Cluster,
+    check_autoscaled,
+    check_autoscaling,
+    check_region,
+    check_subnet,
+    check_zone,
+)
 from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
 from hypertier.spec.instance_group import (
     InstanceGroup,
@@ -189,9 +196,11 @@ class Deployment:
         if not NAME.fullmatch(self.name):
             raise ConfigError("name", self.name, NAME_FORM)
         check_region(self.region)
+        check_autoscaling(self.cluster, self.instance_groups)
         for group in self.instance_groups:
+            named = f"instanceGroups.{group.name}"
+            check_autoscaled(self.cluster, group, named)
             if group.availability_zone_id is not None:
-                named = f"instanceGroups.{group.name}"
                 check_zone(group.availability_zone_id, self.region, named)
                 check_subnet(group.availability_zone_id, self.cluster, named)
         served = [(endpoint.namespace, endpoint.name) for endpoint in self.endpoints]

@@ -48,6 +48,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "cluster.attributes": "What AWS says of what exists: a VPC, an EKS cluster, a HyperPod cluster.",
     "cluster.closedNetwork": "Whether the cluster has no way to the internet.",
     "cluster.clientCidrs": "Where clients are beside the VPC and the cluster's own pods, as CIDRs.",
+    "cluster.autoscaling": "Whether HyperPod's Karpenter fills groups of count 0.",
     "instanceGroups": "Nodes of the HyperPod cluster.",
     "instanceGroups[].name": "Name of the group.",
     "instanceGroups[].instanceType": "SageMaker instance type, which begins with ml.",

@@ -85,3 +85,8 @@ def test_what_exists_is_told_whole(told: dict[str, Any], setting: str) -> None:
         attributes(**told)
 
     assert refused.value.setting == f"cluster.attributes.{setting}"
+
+
+def test_an_existing_cluster_is_not_autoscaled() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.autoscaling is true; expected false: prod is"):
+        Cluster(existing="prod", attributes=attributes(), autoscaling=True)

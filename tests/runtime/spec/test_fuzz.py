@@ -38,6 +38,7 @@ WHOLE_DEPLOYMENT = changed(
         "operator.version": "3.7",
         "cluster.kubernetesVersion": "1.35",
         "cluster.closedNetwork": False,
+        "cluster.autoscaling": False,
         "instanceGroups.1.availabilityZoneId": "usw2-az2",
         "instanceGroups.1.instanceTypes": ["ml.g5.24xlarge"],
         "instanceGroups.1.minCount": 1,

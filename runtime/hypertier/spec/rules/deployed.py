@@ -147,10 +147,12 @@ def more_replicas_than_nodes(subject: Subject) -> Iterator[Hit]:
 
 def _room(subject: Subject) -> tuple[str, int, int, int] | None:
     """The endpoint's group, engines per node, engines in all and nodes; None where it is not known."""
-    for group in _groups(subject.around.deployment):
+    deployment = subject.around.deployment
+    for group in _groups(deployment):
         node = find_instance_type(group.instance_type)
         if group.instance_type in subject.instance_types and node:
-            if not subject.gpus or not node.gpus:
+            autoscaled = deployment is not None and deployment.flag("cluster.autoscaling") is True
+            if not subject.gpus or not node.gpus or (autoscaled and not group.count):
                 return None
             each = node.gpus // subject.gpus
             return group.name, each, each * group.count, group.count

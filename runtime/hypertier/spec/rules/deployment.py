@@ -10,7 +10,14 @@ from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.access import Access, check_deployed
 from hypertier.spec.cache_tiers import L1, L2, L2Tenant, check_tenants_of
-from hypertier.spec.cluster import Cluster, check_region, check_subnet, check_zone
+from hypertier.spec.cluster import (
+    Cluster,
+    check_autoscaled,
+    check_autoscaling,
+    check_region,
+    check_subnet,
+    check_zone,
+)
 from hypertier.spec.deployment import (
     NAME,
     SERVING_MODES,
@@ -19,6 +26,7 @@ from hypertier.spec.deployment import (
     Images,
     Operator,
     Scaling,
+    default_groups,
 )
 from hypertier.spec.instance_group import InstanceGroup, are_closed, settled
 from hypertier.spec.routing import Routing, check_routing
@@ -135,10 +143,26 @@ def setting(subject: Subject) -> Iterator[Hit]:
                 check_subnet(zone, _cluster(subject), "")
         except ConfigError as error:
             yield hit((*GROUPS, index, "availabilityZoneId"), expected=error.expected)
+    yield from _autoscaling(subject)
     if serving not in SERVING_MODES:
         meant, expected = nearest(serving, SERVING_MODES), " or ".join(SERVING_MODES)
         where = path("serving")
         yield fixed(where, meant, expected=expected) if meant else hit(where, expected=expected)
+
+
+def _autoscaling(subject: Subject) -> Iterator[Hit]:
+    """What Karpenter needs of groups; those that can't be read are found as such."""
+    cluster, groups = _cluster(subject), list(read_groups(subject.manifest))
+    try:
+        if len(groups) == len(subject.manifest.items(GROUPS)) > 0 or not subject.manifest.has(GROUPS):
+            check_autoscaling(cluster, [group for _, group in groups] or default_groups())
+    except ConfigError as error:
+        yield hit(path("cluster.autoscaling"), expected=error.expected)
+    for index, group in groups:
+        try:
+            check_autoscaled(cluster, group, "")
+        except ConfigError as error:
+            yield hit((*GROUPS, index, "availabilityZoneId"), expected=error.expected)
 
 
 def _splits(subject: Subject) -> list[bool]:

@@ -180,10 +180,14 @@ def disaggregation_nodes(subject: Subject) -> Iterator[Hit]:
     sizes = {role: _gpus(subject, role) for role in (PREFILL, DECODE)}
     if not subject.manifest.mapping(PD) or not all(sizes.values()):
         return
+    deployment = subject.around.deployment
+    autoscaled = deployment is not None and deployment.flag("cluster.autoscaling") is True
     asked: Counter[str] = Counter()
     has: dict[str, int] = {}
     for role, size in sizes.items():
         groups = _groups_of(subject, role)
+        if autoscaled and not all(group.count for group in groups):
+            return  # Karpenter adds what there is too little of
         names = ", ".join(group.name for group in groups)
         has[names] = sum(node.gpus * group.count for group in groups if (node := _node_of(group)))
         bounds = _bounds(subject, role)
