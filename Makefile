@@ -34,6 +34,7 @@ test-fast:  ## what needs no engine and no CDK CLI
 lint:  ## ruff and mypy
 	@scripts/setup.sh dev
 	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check --quiet .
 	@$(VENV)/mypy $(SOURCES)
 
 format:  ## rewrite the code as ruff wants it

@@ -416,11 +416,7 @@ class Front:
             body = openai.rename_model(request.body, request.path, aliases)
         else:
             named = aliases.get(bytes(request.body[span[0] : span[1]]))
-            body = (
-                request.body
-                if named is None
-                else openai.spliced(request.body, span, named)
-            )
+            body = request.body if named is None else openai.spliced(request.body, span, named)
         request.body = body
 
     def _answer_of_models(

@@ -101,7 +101,6 @@ class Prefillers:
             return False
         return True
 
-
     def sweep(self) -> None:
         """See what stalls: a replica that says it is well, and answers nobody."""
         heard, self.heard = self.heard, set()

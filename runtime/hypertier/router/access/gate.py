@@ -69,9 +69,7 @@ class _Turn:
 
     __slots__ = ("arrival", "grant", "is_urgent", "num_tokens", "since", "tenant")
 
-    def __init__(
-        self, arrival: Arrival, grant: Grant, tenant: Tenant, num_tokens: int, since: float
-    ) -> None:
+    def __init__(self, arrival: Arrival, grant: Grant, tenant: Tenant, num_tokens: int, since: float) -> None:
         self.arrival = arrival
         self.grant = grant
         self.tenant = tenant
