@@ -50,6 +50,10 @@ async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.Strea
     )
 
 
+class OutOfTimeError(HttpError):
+    """All of `timeout_seconds` went by, which says little of an engine where they were few."""
+
+
 async def ask(
     address: Address,
     request: bytes,
@@ -58,14 +62,19 @@ async def ask(
     max_bytes: int,
     connect_seconds: float | None = None,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer to `request`, a head and a body. Raises HttpError.
+    """Status and body of the answer to `request`, a head and a body.
 
     To connect may take `connect_seconds` of all its time.
+
+    Raises:
+        OutOfTimeError: it took longer than `timeout_seconds`.
+        HttpError: anything else went wrong.
     """
     answer = AnswerReader()
     writer: asyncio.StreamWriter | None = None
+    whole = asyncio.timeout(timeout_seconds)
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with whole:
             async with asyncio.timeout(connect_seconds):
                 reader, writer = await connect(address)
             writer.write(request)
@@ -77,7 +86,8 @@ async def ask(
                 if len(answer.body) > max_bytes:
                     raise HttpError(f"{address} answered with more than {max_bytes} bytes")
     except (OSError, TimeoutError, httptools.HttpParserError) as error:
-        raise HttpError(f"{address} could not be read: {type(error).__name__}: {error}") from error
+        kind = OutOfTimeError if whole.expired() else HttpError
+        raise kind(f"{address} could not be read: {type(error).__name__}: {error}") from error
     finally:
         if writer is not None:
             writer.transport.abort()

@@ -18,7 +18,7 @@ from copy import copy
 from typing import Any
 
 from hypertier.errors import HttpError
-from hypertier.router.engine_http import ask
+from hypertier.router.engine_http import OutOfTimeError, ask
 from hypertier.router.heads import Request, request_head
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.outliers import Outliers
@@ -195,7 +195,6 @@ class Leg:
         prefillers.replicas.start(replica, pending)
         asked = copy(request)
         asked.body = body
-        begun_at = now()
         try:
             async with asyncio.timeout(None) as self._patience:
                 replica.waiting.add(self)
@@ -209,10 +208,10 @@ class Leg:
             picker.strategy.first_token(self, now())
         except TimeoutError:
             return "silent", None
-        except HttpError:
+        except HttpError as error:
             # Its client may have given it less time than any engine takes.
             is_own = self._timeout_seconds >= prefillers.timeout_seconds
-            if is_own or now() - begun_at < self._timeout_seconds:
+            if is_own or not isinstance(error, OutOfTimeError):
                 prefillers.outliers.failed(replica)
                 prefillers.suspect(replica)
             return "failed", None
