@@ -38,7 +38,9 @@ def read_bench_limits(
         for limit in limits:
             if limit.of_baseline:
                 raise ConfigError(
-                    "--baseline", None, f"a file that --format json wrote, since --fail-if is {limit.text!r}"
+                    "--baseline",
+                    None,
+                    f"a file that --format json wrote, since --fail-if {limit.text} is of one",
                 )
         return limits, {}
     try:
