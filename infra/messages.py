@@ -11,7 +11,7 @@ import aws_cdk as cdk
 
 from hypertier.catalog.prices import PRICES, load_prices
 from hypertier.errors import HypertierError, ManifestError
-from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
+from hypertier.exporter.metrics import ROUTER_SERIES, SERIES, VERIFY_SERIES
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.refuse import refuse_errors
 from hypertier.spec.report import as_line
@@ -76,6 +76,8 @@ def print_review(app: cdk.App, deployment: Deployment) -> None:
         if deployment.serving == "selfhosted" and is_exported(endpoint)
     ]
     num_metrics = len(SERIES) * sum(len(roles_of(deployment, endpoint)) for endpoint in exported)
+    if deployment.scaling.sleeps:
+        num_metrics += len(ROUTER_SERIES) * len(exported)
     if deployment.verify is not None:
         num_metrics += len(VERIFY_SERIES) * len(exported)
     review = write_review(

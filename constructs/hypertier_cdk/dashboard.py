@@ -80,6 +80,8 @@ class EndpointDashboard(Construct):
             rows.append(_store_row(store.name))
         if scalings:
             rows.append(_scaling_row(scalings))
+        if any(scaling.sleeps for scaling in scalings):
+            rows.append(_to_zero_row(endpoint))
         rows += [[dict(widget)] for widget in _checked(widgets)]
         body = {"start": "-PT3H", "widgets": list(_placed(rows, cdk.Stack.of(self).region))}
         self.resource = resource(
@@ -234,6 +236,20 @@ def _scaling_row(scalings: Sequence[CacheUtilizationScaling]) -> list[Widget]:
         most = {"label": label(scaling, "kept in the queue"), "period": PERIOD_SECONDS, "stat": "Maximum"}
         kept.append(["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue, most])
     return [_graph("Steps of the replicas", asked), _graph("Steps that failed", kept)]
+
+
+def _to_zero_row(endpoint: str) -> list[Widget]:
+    metric = partial(_metric, endpoint, None)
+    return [
+        _graph(
+            "Requests that wait for a replica",
+            [metric("HeldRequests", "Maximum", "held in routers, the most")],
+        ),
+        _graph(
+            "Replicas that nobody asks",
+            [metric("IdleReplicas", "Minimum", "all while nobody asks, else none")],
+        ),
+    ]
 
 
 def _checked(widgets: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -97,6 +97,7 @@ class CacheUtilizationScaling(Construct):
             raise ConfigError("min_replicas", 0, "1 or more beside schedules")
         check_schedules(schedules, min_replicas, max_replicas)
         self.role, self.metric, self.high, self.low = role, metric, high, low
+        self.sleeps = min_replicas == 0
         stack = cdk.Stack.of(self)
         cooldown_seconds = cooldown.to_seconds(integral=False) if cooldown else 600
         if not float(cooldown_seconds).is_integer():

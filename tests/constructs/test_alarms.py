@@ -11,7 +11,7 @@ from aws_cdk import aws_sns as sns
 from fakes_templates import new_stack, properties, template_of
 
 from hypertier.errors import ConfigError
-from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
+from hypertier.exporter.metrics import ROUTER_SERIES, SERIES, VERIFY_SERIES
 from hypertier_cdk import EndpointAlarms
 
 
@@ -32,7 +32,7 @@ def alarms() -> dict[str, dict[str, Any]]:
 
 
 def test_every_series_that_is_watched_is_written_by_the_exporter(alarms: dict[str, dict[str, Any]]) -> None:
-    written = {series.name for series in SERIES}
+    written = {series.name for series in (*SERIES, *ROUTER_SERIES)}
 
     assert set(alarms) <= written
 

@@ -11,7 +11,7 @@ from aws_cdk import aws_cloudwatch as cw
 from fakes_templates import new_stack, template_of, the
 
 from hypertier.errors import ConfigError
-from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
+from hypertier.exporter.metrics import ROUTER_SERIES, SERIES, VERIFY_SERIES
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -76,6 +76,24 @@ def test_every_series_of_a_verification_is_shown_where_there_are_any() -> None:
 
     assert series(found) == {entry.name for entry in (*SERIES, *VERIFY_SERIES)}
     assert all(widget["x"] + widget["width"] <= 24 for widget in found["widgets"])
+
+
+def test_an_endpoint_that_goes_to_zero_shows_what_is_held_and_what_is_idle() -> None:
+    stack = new_stack("Board")
+    scaling = CacheUtilizationScaling(
+        stack,
+        "Scaling",
+        cluster=cluster_in(stack),
+        endpoint="llama",
+        namespace="inference",
+        deployment="llama",
+        min_replicas=0,
+        max_replicas=2,
+    )
+    EndpointDashboard(stack, "Board", endpoint="llama", scalings=[scaling])
+    found = json.loads(text_of(the(template_of(stack), "AWS::CloudWatch::Dashboard")["DashboardBody"]))
+
+    assert series(found) == {entry.name for entry in (*SERIES, *ROUTER_SERIES)}
 
 
 def test_every_series_is_of_this_endpoint(plain: dict[str, Any]) -> None:

@@ -68,16 +68,9 @@ IDLE_REPLICAS = Series(
     "Count",
     "replicas that answer and whom no router sent anything since the last data point, all or none of them",
 )
+SERIES = (*WATCHED_SERIES, REPLICAS_SCRAPED, REPLICAS_FAILED, METRICS_MISSING, SERIES_ABSENT)
 ROUTER_SERIES = (HELD_REQUESTS, IDLE_REPLICAS)
-"""Of an exporter that reads routers, too; for all engines together."""
-SERIES = (
-    *WATCHED_SERIES,
-    REPLICAS_SCRAPED,
-    REPLICAS_FAILED,
-    METRICS_MISSING,
-    SERIES_ABSENT,
-    *ROUTER_SERIES,
-)
+"""And of an exporter that reads routers, too; for all engines together."""
 VERIFY_SERIES = (
     Series("VerifyFailed", "Count", "checks of a verification that failed"),
     Series("VerifyUntold", "Count", "checks of which it could not be told whether they pass"),

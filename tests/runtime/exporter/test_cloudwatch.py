@@ -17,7 +17,6 @@ from hypertier.exporter.metrics import (
     PREFILL,
     QUEUED_REQUESTS,
     ROLE_DIMENSION,
-    ROUTER_SERIES,
     SERIES,
 )
 from hypertier.exporter.scrape import parse_metrics
@@ -58,9 +57,7 @@ def test_every_series_of_a_busy_endpoint_arrives_under_its_name(client: Any) -> 
     CloudWatch("contracts", "Hypertier", REGION).publish(data, NOW)
 
     metrics = client.list_metrics(Namespace="Hypertier")["Metrics"]
-    assert {metric["MetricName"] for metric in metrics} == {
-        series.name for series in set(SERIES) - set(ROUTER_SERIES)
-    }
+    assert {metric["MetricName"] for metric in metrics} == {series.name for series in SERIES}
     assert all(metric["Dimensions"] == DIMENSIONS for metric in metrics)
     assert statistics(client, "ExternalHitRatio")["Average"] == pytest.approx(896 / 1984)
 

@@ -11,7 +11,7 @@ from fakes_exporter import metrics_server, recorded
 from hypertier.errors import PublishError, ScrapeError
 from hypertier.exporter.discovery import fixed
 from hypertier.exporter.exporter import NUM_LATE_INTERVALS, Exporter
-from hypertier.exporter.metrics import DECODE, L1_USAGE, NEEDS_L1, PREFILL, ROUTER_SERIES, SERIES
+from hypertier.exporter.metrics import DECODE, L1_USAGE, NEEDS_L1, PREFILL, SERIES
 from hypertier.exporter.series import DataPoint
 from hypertier.spec import roles
 
@@ -169,9 +169,7 @@ def test_engines_that_prefill_and_that_decode_have_each_series_apart_and_none_ov
 
     told = published.by_role[1]
     assert {role for role, _ in told} == {PREFILL, DECODE}
-    assert {name for role, name in told if role == DECODE} == {
-        series.name for series in set(SERIES) - set(ROUTER_SERIES)
-    }
+    assert {name for role, name in told if role == DECODE} == {series.name for series in SERIES}
     assert (told[PREFILL, "QueuedRequests"], told[DECODE, "QueuedRequests"]) == ((7.0,), (0.0,))
     assert (told[PREFILL, "ReplicasFailed"], told[DECODE, "ReplicasFailed"]) == ((0.0,), (1.0,))
     assert told[DECODE, "ExternalHitRatio"] == (pytest.approx(896 / 1984),)
