@@ -41,7 +41,10 @@ CLI_CONTEXT = {
 
 
 def modules_of_app(outdir: Path) -> list[str]:
-    """The modules of ours and of the CDK that `app.py` has imported when it ends."""
+    """The modules of ours and of the CDK that `app.py` has imported when it ends.
+
+    Without the one that sets up the process, or the empty app would be set up as ours is.
+    """
     code = (
         "import runpy, sys; runpy.run_path('app.py');"
         f"print(*[name for name in sys.modules if name.partition('.')[0] in {PACKAGES!r}])"
@@ -54,7 +57,7 @@ def modules_of_app(outdir: Path) -> list[str]:
         capture_output=True,
         text=True,
     )
-    return done.stdout.split()
+    return [name for name in done.stdout.split() if name != "infra.process"]
 
 
 def environment(outdir: Path, *, validator: bool, deployment: Path | None = None) -> dict[str, str]:
