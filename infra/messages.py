@@ -15,7 +15,7 @@ from hypertier.exporter.metrics import ROUTER_SERIES, SERIES, VERIFY_SERIES
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.refuse import refuse_errors
 from hypertier.spec.report import as_line
-from hypertier.spec.roles import roles_of
+from hypertier.spec.roles import roles_of, sleeps
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.create_only import refuse_replacements
 from hypertier_cdk.review.bill import within_budget
@@ -76,8 +76,7 @@ def print_review(app: cdk.App, deployment: Deployment) -> None:
         if deployment.serving == "selfhosted" and is_exported(endpoint)
     ]
     num_metrics = len(SERIES) * sum(len(roles_of(deployment, endpoint)) for endpoint in exported)
-    if deployment.scaling.sleeps:
-        num_metrics += len(ROUTER_SERIES) * len(exported)
+    num_metrics += len(ROUTER_SERIES) * sum(sleeps(deployment, endpoint) is not None for endpoint in exported)
     if deployment.verify is not None:
         num_metrics += len(VERIFY_SERIES) * len(exported)
     review = write_review(
