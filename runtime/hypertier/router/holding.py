@@ -44,10 +44,10 @@ class Place:
 
     __slots__ = ("_holding", "request", "timer")
 
-    def __init__(self, holding: Holding, request: Holdable, timer: asyncio.TimerHandle) -> None:
+    def __init__(self, holding: Holding, request: Holdable, seconds: float) -> None:
         self._holding = holding
         self.request = request
-        self.timer = timer
+        self.timer = asyncio.get_running_loop().call_later(seconds, holding.gave_up, self)
 
     def cancel(self) -> None:
         """It waits no more: its client went away, or gives it no more time."""
@@ -87,8 +87,7 @@ class Holding:
             return self._refusal("timeout", f"no replica came within {self._seconds:g} s")
         if len(self._places) >= self._size:
             return self._refusal("full", "no healthy replica, and as many requests wait for one as may")
-        loop = asyncio.get_running_loop()
-        place = Place(self, request, loop.call_later(left, self._give_up, request))
+        place = Place(self, request, left)
         self._places[place] = None
         return place
 
@@ -96,6 +95,11 @@ class Holding:
         """Its client did not wait."""
         if self._take(place):
             self.ended["client_closed"] += 1
+
+    def gave_up(self, place: Place) -> None:
+        """It waited as long as it may."""
+        self._take(place)
+        place.request.refuse(self._refusal("timeout", f"no replica came within {self._seconds:g} s"))
 
     @property
     def retry_after_seconds(self) -> int:
@@ -107,13 +111,6 @@ class Holding:
     def _refusal(self, end: str, message: str) -> Refusal:
         self.ended[end] += 1
         return Refusal(503, message, "no_replica", retry_after_seconds=self.retry_after_seconds)
-
-    def _give_up(self, request: Holdable) -> None:
-        for place in self._places:
-            if place.request is request:
-                self._take(place)
-                break
-        request.refuse(self._refusal("timeout", f"no replica came within {self._seconds:g} s"))
 
     def _take(self, place: Place) -> bool:
         if place not in self._places:
