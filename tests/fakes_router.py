@@ -8,6 +8,7 @@ from typing import Any
 
 from fakes_engine import FakeEngine
 
+from hypertier.router.addresses import Address
 from hypertier.router.admission import Admission
 from hypertier.router.app import Router
 from hypertier.router.cache_sizes import CacheSizes
@@ -16,7 +17,7 @@ from hypertier.router.news import News, Sent
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.settings import RouterSettings
 from hypertier.router.strategies import build
 from hypertier.router.strategies.by_score import Choice
 

@@ -33,10 +33,11 @@ from features import access_flags
 from load import Bodies
 
 from hypertier.router import compiled, news
+from hypertier.router.addresses import parse_replica
 from hypertier.router.app import Router
 from hypertier.router.connection import accepted
 from hypertier.router.peers import Incoming, Outgoing
-from hypertier.router.settings import RouterSettings, parse_replica
+from hypertier.router.settings import RouterSettings
 from hypertier.router.sharing import Shared
 from hypertier.router.upstream import Upstream
 

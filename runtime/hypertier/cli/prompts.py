@@ -100,8 +100,8 @@ def tokenized(asked: Asked) -> PromptTokens:
     """
     try:
         from hypertier.router import tokens
+        from hypertier.router.addresses import Address
         from hypertier.router.openai import Prompt
-        from hypertier.router.settings import Address
         from hypertier.tier.block_hashes import Adapter
         from hypertier.tier.prefix import PromptTokens
     except ImportError as error:

@@ -18,8 +18,8 @@ from pathlib import Path
 import httptools
 
 from hypertier.errors import ApiServerError, ConfigError
+from hypertier.router.addresses import Address
 from hypertier.router.engine_http import AnswerReader
-from hypertier.router.settings import Address
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECT_SECONDS = 10.0

@@ -14,6 +14,14 @@ from typing import Any
 from hypertier.router import compiled
 from hypertier.router.access import build as access
 from hypertier.router.access.metrics import AccessMetrics
+from hypertier.router.addresses import (
+    Address,
+    Service,
+    parse_discover,
+    parse_peer,
+    parse_peers,
+    parse_replica,
+)
 from hypertier.router.admin import Admin, is_loopback
 from hypertier.router.admission import Admission
 from hypertier.router.cache_metrics import KvCounts, SizeCounts
@@ -49,16 +57,7 @@ from hypertier.router.proxy import Proxy
 from hypertier.router.replicas import Listed, Replica, ReplicaSet, State
 from hypertier.router.route_file import RouteFile
 from hypertier.router.routes import Routes
-from hypertier.router.settings import (
-    Address,
-    RouterSettings,
-    Service,
-    parse_alias,
-    parse_discover,
-    parse_peer,
-    parse_peers,
-    parse_replica,
-)
+from hypertier.router.settings import RouterSettings, parse_alias
 from hypertier.router.sharing import Shared, Sides
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build

@@ -6,11 +6,11 @@ import os
 import time
 from typing import Protocol
 
+from hypertier.router.addresses import Address, Service
 from hypertier.router.api_server import in_cluster
 from hypertier.router.dns_discovery import DnsDiscovery
 from hypertier.router.metrics import DiscoveryCounts
 from hypertier.router.replicas import Listed
-from hypertier.router.settings import Address, Service
 from hypertier.router.slice_discovery import SliceDiscovery
 
 

@@ -6,9 +6,9 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
+from hypertier.router.addresses import Address
 from hypertier.router.metrics import DiscoveryCounts
 from hypertier.router.replicas import Listed
-from hypertier.router.settings import Address
 
 # A name that resolves to nothing once may be a hiccup of DNS; so often in a row, there are no replicas.
 MAX_EMPTY_ANSWERS = 3

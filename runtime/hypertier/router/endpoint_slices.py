@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from hypertier.router.settings import Address
+from hypertier.router.addresses import Address
 
 # Of a pod with addresses of both families one counts: two would be two replicas with half its load each.
 FAMILIES = ("IPv4", "IPv6")

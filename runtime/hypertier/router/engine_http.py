@@ -7,7 +7,7 @@ import asyncio
 import httptools
 
 from hypertier.errors import HttpError
-from hypertier.router.settings import Address
+from hypertier.router.addresses import Address
 
 _READ_BYTES = 64 * 1024
 

@@ -16,6 +16,7 @@ from typing import cast
 
 from hypertier.router import openai
 from hypertier.router.admission import Admission, Arrival, Grant
+from hypertier.router.bounds import MAX_SECONDS
 from hypertier.router.canary import Canaries
 from hypertier.router.connection import ClientConnection, Pending
 from hypertier.router.decisions import weigh
@@ -36,7 +37,7 @@ from hypertier.router.replicas import ReplicaSet
 from hypertier.router.responses import PATH as RESPONSES_PATH
 from hypertier.router.responses import ResponseHolders, ResponsesExchange
 from hypertier.router.routes import STRATEGY_HEADER, Routes
-from hypertier.router.settings import MAX_SECONDS, RouterSettings
+from hypertier.router.settings import RouterSettings
 from hypertier.router.shadow import ShadowClient, Shadows
 from hypertier.router.tracing import Tracing
 from hypertier.router.tunnel import Tunnel

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
+from hypertier.router.addresses import Address
 from hypertier.router.engine_http import connect
 from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.settings import Address
 from hypertier.router.tasks import Tasks
 
 # A busy engine answers late without being dead; one that refuses or says 503 is taken at its word.

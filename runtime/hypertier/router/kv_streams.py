@@ -17,9 +17,9 @@ import zmq
 import zmq.asyncio
 
 from hypertier.errors import KvEventError
+from hypertier.router.addresses import Address
 from hypertier.router.kv_events import Event, decode
 from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.settings import Address
 from hypertier.router.tasks import Tasks
 
 log = logging.getLogger("hypertier.router")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hypertier.errors import ConfigError
-from hypertier.router.settings import Address
+from hypertier.router.addresses import Address
 
 BACKLOG = 4096
 HANDSHAKE_SECONDS = 5.0

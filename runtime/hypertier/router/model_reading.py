@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from hypertier.errors import HttpError, ModelListError
+from hypertier.router.addresses import Address
 from hypertier.router.engine_http import ask
 from hypertier.router.models import Models
 from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.settings import Address
 from hypertier.router.tasks import Tasks
 
 READ_SECONDS = 30.0

@@ -17,9 +17,9 @@ from typing import Protocol, cast
 
 from hypertier.errors import ConfigError, PeerError
 from hypertier.router import news
+from hypertier.router.addresses import Address
 from hypertier.router.metrics import PeerCounts
 from hypertier.router.news import GREETING_BYTES, Alive, News, Reader
-from hypertier.router.settings import Address
 from hypertier.router.tasks import Tasks
 
 MAX_PEERS = 64

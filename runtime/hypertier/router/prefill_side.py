@@ -6,19 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from hypertier.router.addresses import Address, Service, parse_prefill_discover, parse_prefill_replica
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.health import HealthChecks
 from hypertier.router.outliers import Outliers
 from hypertier.router.picking import Picker
 from hypertier.router.prefill import Prefillers
 from hypertier.router.replicas import Listed, ReplicaSet
-from hypertier.router.settings import (
-    Address,
-    RouterSettings,
-    Service,
-    parse_prefill_discover,
-    parse_prefill_replica,
-)
+from hypertier.router.settings import RouterSettings
 from hypertier.router.sizing import Sizing
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.tls import EngineTls

@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Protocol
 
-from hypertier.router.settings import Address
+from hypertier.router.addresses import Address
 from hypertier.router.tls import EngineTls
 
 

@@ -3,133 +3,33 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from dataclasses import dataclass
 
 from hypertier.errors import ConfigError
-
-if TYPE_CHECKING:
-    from hypertier.router.tls import EngineTls
+from hypertier.router.addresses import (
+    Address,
+    parse_discover,
+    parse_guardrail,
+    parse_kv_events,
+    parse_listen,
+    parse_peer,
+    parse_peers,
+    parse_prefill_discover,
+    parse_prefill_replica,
+    parse_replica,
+)
+from hypertier.router.bounds import check_numbers
 
 STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 BY_PROMPT = ("prefixaware", "kvaware")
 MIB = 1024 * 1024
 PREFILL_TOKENS = 4096
 SAMPLE_RATIO = 0.01
-# What is more is a slip of the hand: a router that never gives up, or one that no node has memory for.
-MAX_SECONDS = 86_400
-MAX_BYTES = 2**40
 MAX_WORKERS = 64
-MAX_GATHER_SECONDS = 0.01
-GATHER = f"0 to {MAX_GATHER_SECONDS} seconds; 0 sends on each piece of a stream as it comes"
 
 CLAIM = "jwt:"
-# Names of Kubernetes: a namespace, a Service, and a port by its number or its name (RFC 6335).
-_SERVICE = re.compile(
-    r"([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)/([a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
-    r":([0-9]{1,5}|(?=[0-9-]*[a-z])[a-z0-9](?:[a-z0-9-]{0,13}[a-z0-9])?)"
-)
 _MODEL = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}")
-_GUARDRAIL = re.compile(r"http://([^/?#\s@]+)(/[!-~]*)?")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A host and a TCP port; `host` is a name or an IP address, without brackets.
-
-    `tls` is how TLS is spoken there; None where it is not.
-    """
-
-    host: str
-    port: int
-    tls: EngineTls | None = field(default=None, compare=False, repr=False)
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A Kubernetes Service and a port of its pods: a number, or the name that the Service gives it."""
-
-    namespace: str
-    name: str
-    port: int | str
-
-    def __str__(self) -> str:
-        return f"k8s://{self.namespace}/{self.name}:{self.port}"
-
-
-def parse_listen(setting: str, text: str) -> Address:
-    """Read `HOST:PORT`; port 0 lets the system choose. Raises ConfigError naming `setting`."""
-    expected = "HOST:PORT, such as 0.0.0.0:8000; port 0 takes a free one"
-    address = _split_address(text)
-    if address is None:
-        raise ConfigError(setting, text, expected)
-    return address
-
-
-def parse_replica(text: str) -> Address:
-    """Read a replica's `http://HOST:PORT`. Raises ConfigError naming `--replica`."""
-    expected = "http://HOST:PORT of an engine, without a path; the router speaks plain HTTP to engines"
-    try:
-        parts = urlsplit(text)
-    except ValueError as error:
-        raise ConfigError("--replica", text, expected) from error
-    address = _split_address(parts.netloc)
-    if parts.scheme != "http" or address is None or address.port == 0:
-        raise ConfigError("--replica", text, expected)
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ConfigError("--replica", text, expected)
-    return address
-
-
-def parse_discover(text: str) -> Address | Service:
-    """Read where engines are listed: `k8s://NAMESPACE/SERVICE:PORT` or `dns://HOST:PORT`.
-
-    Raises ConfigError."""
-    return _parse_list("--discover", text, "engines'")
-
-
-def parse_prefill_discover(text: str) -> Address | Service:
-    """Read where engines that prefill are listed, in the same two forms. Raises ConfigError."""
-    return _parse_list("--prefill-discover", text, "engines'")
-
-
-def parse_prefill_replica(text: str) -> Address:
-    """Read `http://HOST:PORT` of an engine that prefills. Raises ConfigError."""
-    try:
-        return parse_replica(text)
-    except ConfigError as error:
-        raise ConfigError("--prefill-replica", text, error.expected) from error
-
-
-def parse_peers(text: str) -> Address | Service:
-    """Read where routers are listed, in the same two forms. Raises ConfigError."""
-    return _parse_list("--peers", text, "routers'")
-
-
-def _parse_list(setting: str, text: str, whose: str) -> Address | Service:
-    scheme, separator, rest = text.partition("://")
-    if scheme == "k8s" and separator:
-        service = _SERVICE.fullmatch(rest)
-        if service is None or (service[3].isdigit() and not 1 <= int(service[3]) <= 65535):
-            raise ConfigError(
-                setting, text, "k8s://NAMESPACE/SERVICE:PORT, PORT being a number or the name of the port"
-            )
-        port = int(service[3]) if service[3].isdigit() else service[3]
-        return Service(service[1], service[2], port)
-    address = _split_address(rest)
-    if scheme != "dns" or not separator or address is None or address.port == 0:
-        raise ConfigError(
-            setting,
-            text,
-            "k8s://NAMESPACE/SERVICE:PORT, or dns://HOST:PORT, HOST being a headless Service whose addresses "
-            f"are the {whose}",
-        )
-    return address
 
 
 def parse_alias(text: str) -> tuple[str, str]:
@@ -140,24 +40,6 @@ def parse_alias(text: str) -> tuple[str, str]:
             "--model-alias", text, "NAME=MODEL, NAME being another name for what engines call MODEL"
         )
     return name, model
-
-
-def parse_peer(text: str) -> Address:
-    """Read another router's `HOST:PORT`. Raises ConfigError naming `--peer`."""
-    address = _split_address(text)
-    if address is None or address.port == 0:
-        raise ConfigError("--peer", text, "HOST:PORT of another router's --peer-listen")
-    return address
-
-
-def parse_kv_events(text: str) -> Address:
-    """Read `HOST:PORT` of an engine's KV events. Raises ConfigError naming `--kv-events`."""
-    address = _split_address(text)
-    if address is None or not 1 <= address.port <= 65534:
-        raise ConfigError(
-            "--kv-events", text, "HOST:PORT of an engine's events; the port after sends replays"
-        )
-    return address
 
 
 def check_pair(cert_flag: str, cert: str | None, key_flag: str, key: str | None) -> None:
@@ -173,19 +55,6 @@ def check_engine_tls(ca: str | None, cert: str | None, key: str | None, server_n
     for setting, got in (("--replica-cert", cert), ("--replica-server-name", server_name)):
         if ca is None and got is not None:
             raise ConfigError(setting, got, "--replica-ca beside it: without that, engines get no TLS")
-
-
-def _split_address(text: str) -> Address | None:
-    host, separator, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        return None
-    if not separator or not host or "@" in host or "/" in host or any(c.isspace() for c in host):
-        return None
-    if not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        return None
-    return Address(host, int(port))
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +182,7 @@ class RouterSettings:
         names = [parse_alias(text)[0] for text in self.model_alias]
         if len(set(names)) != len(names):
             raise ConfigError("--model-alias", list(self.model_alias), "every name once")
-        self._check_numbers()
+        check_numbers(self)
 
     def _check_prefill(self) -> None:
         addresses = [parse_prefill_replica(url) for url in self.prefill_replicas]
@@ -349,12 +218,9 @@ class RouterSettings:
         """The service that looks at each request; None where none does."""
         if self.guardrail_url is None:
             return None
-        match = _GUARDRAIL.fullmatch(self.guardrail_url)
-        address = _split_address(match[1]) if match is not None else None
-        if match is None or address is None or address.port == 0:
-            raise ConfigError("--guardrail-url", self.guardrail_url, "http://HOST:PORT/PATH of the service")
-        open_ = self.guardrail_on_failure == "open"
-        return Guardrail(address, match[2] or "/", self.guardrail_timeout_seconds, open_)
+        address, path = parse_guardrail(self.guardrail_url)
+        fails_open = self.guardrail_on_failure == "open"
+        return Guardrail(address, path, self.guardrail_timeout_seconds, fails_open)
 
     @property
     def threshold_tokens(self) -> int:
@@ -463,73 +329,6 @@ class RouterSettings:
                 self.peer_listen,
                 f"1 to {65536 - workers}: each of {workers} workers has a port, in a row from there",
             )
-
-    def _check_numbers(self) -> None:
-        at_least: tuple[tuple[str, float, float, str], ...] = (
-            ("--retries", self.retries, 0, "0 or more further replicas to try"),
-            ("--retry-budget", self.retry_budget, 0, "0 or more retries for each request, such as 0.2"),
-            ("--stall-timeout-seconds", self.stall_timeout_seconds, 0, "0 or more seconds; 0 is never"),
-            ("--slow-start-seconds", self.slow_start_seconds, 0, "0 or more seconds"),
-            ("--gather-seconds", self.gather_seconds, 0, GATHER),
-            (
-                "--max-body-bytes",
-                self.max_body_bytes,
-                1024,
-                "1024 or more bytes, to let a short prompt through",
-            ),
-            (
-                "--max-head-bytes",
-                self.max_head_bytes,
-                1024,
-                "1024 or more bytes, to let common headers through",
-            ),
-            (
-                "--max-buffered-bytes",
-                self.max_buffered_bytes,
-                self.max_body_bytes,
-                "at least --max-body-bytes, or no request of that size could be read",
-            ),
-            (
-                "--index-bytes",
-                self.index_bytes,
-                64 * 1024,
-                "65536 or more bytes of memory for the prefix index",
-            ),
-            ("--l1-tokens", self.l1_tokens, 0, "0 or more tokens that one engine's L1 keeps"),
-            ("--drain-seconds", self.drain_seconds, 0, "0 or more seconds"),
-            ("--lameduck-seconds", self.lameduck_seconds, 0, "0 or more seconds"),
-            ("--hold-seconds", self.hold_seconds, 0, "0 or more seconds; 0 holds no request"),
-            ("--hold-requests", self.hold_requests, 1, "1 or more requests"),
-        )
-        for setting, got, minimum, expected in at_least:
-            if not got >= minimum:  # NaN, too, is not
-                raise ConfigError(setting, got, expected)
-        for setting, got, *_ in at_least:
-            if setting.endswith("-bytes") and got > MAX_BYTES:
-                raise ConfigError(setting, got, f"at most {MAX_BYTES} bytes, 1 TiB")
-            if setting.endswith("-seconds") and got > MAX_SECONDS:
-                raise ConfigError(setting, got, f"0 to {MAX_SECONDS} seconds, a day")
-        if self.hold_seconds > self.response_timeout_seconds:
-            raise ConfigError(
-                "--hold-seconds",
-                self.hold_seconds,
-                f"at most --response-timeout, {self.response_timeout_seconds:g}, which ends a request before",
-            )
-        if self.gather_seconds > MAX_GATHER_SECONDS:
-            raise ConfigError("--gather-seconds", self.gather_seconds, GATHER)
-        positive = (
-            ("--connect-timeout", self.connect_timeout_seconds),
-            ("--response-timeout", self.response_timeout_seconds),
-            ("--guardrail-timeout-seconds", self.guardrail_timeout_seconds),
-            ("--read-timeout", self.read_timeout_seconds),
-            ("--idle-timeout", self.idle_timeout_seconds),
-            ("--health-interval", self.health_interval_seconds),
-            ("--health-timeout", self.health_timeout_seconds),
-            ("--discover-interval", self.discover_interval_seconds),
-        )
-        for setting, seconds in positive:
-            if not 0 < seconds <= MAX_SECONDS:
-                raise ConfigError(setting, seconds, f"more than 0 and at most {MAX_SECONDS} seconds, a day")
 
     @property
     def remembers_prompts(self) -> bool:

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from hypertier import http_client
 from hypertier.errors import HttpError, SizeError
 from hypertier.router import tls
+from hypertier.router.addresses import Address
 from hypertier.router.cache_sizes import CacheSizes, Reading, read
 from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.settings import Address
 from hypertier.router.tasks import Tasks
 
 READ_SECONDS = 180.0

@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from hypertier.errors import ApiServerError
+from hypertier.router.addresses import Service
 from hypertier.router.api_server import ApiServer
 from hypertier.router.endpoint_slices import EndpointSlices
 from hypertier.router.metrics import DiscoveryCounts
 from hypertier.router.replicas import Listed
-from hypertier.router.settings import Service
 
 WATCH_SECONDS = 120
 """The server ends each watch after this long and the next goes on where it ended, so that a connection that

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from hypertier import http_client
 from hypertier.errors import HttpError, TokenizeError
 from hypertier.router import tls, token_answer
+from hypertier.router.addresses import Address
 from hypertier.router.kv_events import chain
 from hypertier.router.openai import BLOCK_ENDS, Prompt
-from hypertier.router.settings import Address
 
 LINK_BYTES = 160
 """Memory of one link: 109 to 125 bytes by tracemalloc on CPython 3.11, with 70,000 to 200,000 of them."""

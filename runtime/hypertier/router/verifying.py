@@ -23,11 +23,11 @@ import xxhash
 from hypertier import http_client
 from hypertier.errors import HttpError, KvEventError, SizeError, TokenizeError, VerifyError
 from hypertier.router import sizing, tls, tokens
+from hypertier.router.addresses import Address
 from hypertier.router.cache_sizes import Reading
 from hypertier.router.kv_events import Event, Stored, chain
 from hypertier.router.openai import Prompt, prompt_start
 from hypertier.router.replicas import Replica
-from hypertier.router.settings import Address
 from hypertier.router.tasks import Tasks
 
 T = TypeVar("T")

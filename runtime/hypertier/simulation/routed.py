@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from hypertier.router.addresses import Address
 from hypertier.router.cache_sizes import CacheSizes, Reading
 from hypertier.router.kv_events import Removed, Stored, chain
 from hypertier.router.metrics import PeerCounts
@@ -12,7 +13,7 @@ from hypertier.router.news import Reader
 from hypertier.router.openai import BLOCK_ENDS, InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.settings import RouterSettings
 from hypertier.router.sharing import Shared
 from hypertier.router.sizing import READ_SECONDS
 from hypertier.router.strategies import build

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from hypertier.router.addresses import Address
 from hypertier.router.dns_discovery import MAX_EMPTY_ANSWERS, DnsDiscovery, resolve
 from hypertier.router.metrics import DiscoveryCounts
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.settings import Address
 
 A, B = Address("10.0.0.1", 80), Address("10.0.0.2", 80)
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypertier.router.addresses import Address
 from hypertier.router.gathering import ENOUGH_BYTES, NUM_QUICK, QUICK_SECONDS, Gathering, waker
 from hypertier.router.plain import ResponseHead
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.settings import Address
 from hypertier.router.upstream import Upstream
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

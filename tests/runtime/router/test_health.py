@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from fakes_engine import FakeEngine, eventually, run_loop
 
+from hypertier.router.addresses import Address
 from hypertier.router.health import MAX_TIMEOUTS, Health, HealthChecks, check
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.settings import Address
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ from fakes_engine import Answer, FakeEngine, RawClient, eventually, get, post, r
 from fakes_router import routed
 
 from hypertier.errors import ConfigError
+from hypertier.router.addresses import Address
 from hypertier.router.app import Router
 from hypertier.router.holding import Holding
 from hypertier.router.openai import Refusal
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"
 BODY = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'

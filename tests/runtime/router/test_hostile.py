@@ -10,8 +10,8 @@ import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, get, post, run_loop
 from fakes_router import routed
 
+from hypertier.router.addresses import Address
 from hypertier.router.health import Health, check
-from hypertier.router.settings import Address
 
 CHAT = b"/v1/chat/completions"
 DEEP = 20_000

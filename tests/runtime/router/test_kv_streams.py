@@ -13,10 +13,10 @@ from fakes_kv_publisher import Publisher, two_free_ports
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypertier.router.addresses import Address
 from hypertier.router.kv_events import Event, Stored
 from hypertier.router.kv_streams import KvStreams, Place
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.settings import Address
 
 
 def stored(block: int) -> list[Any]:

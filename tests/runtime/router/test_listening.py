@@ -10,8 +10,8 @@ import pytest
 from fakes_engine import run_loop
 
 from hypertier.errors import ConfigError
+from hypertier.router.addresses import Address
 from hypertier.router.listening import Listener
-from hypertier.router.settings import Address
 
 
 class Greeter(asyncio.Protocol):

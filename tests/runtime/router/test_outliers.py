@@ -10,10 +10,10 @@ from fakes_router import routed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypertier.router.addresses import Address
 from hypertier.router.models import Models
 from hypertier.router.outliers import BAR_SECONDS, FAILURES_IN_A_ROW, Outliers, RetryBudget
 from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.settings import Address
 
 CHAT = b"/v1/chat/completions"
 

@@ -15,6 +15,7 @@ from fakes_engine import FakeEngine, RawClient, Received, Stream, eventually, ge
 from fakes_router import routed, told
 
 from hypertier.errors import ConfigError
+from hypertier.router.addresses import Address
 from hypertier.router.app import Router
 from hypertier.router.metrics import PeerCounts
 from hypertier.router.news import (
@@ -27,7 +28,7 @@ from hypertier.router.news import (
     sent_message,
 )
 from hypertier.router.peers import MAX_PEERS, Peers
-from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"
 ANY = Address("127.0.0.1", 0)

@@ -6,8 +6,8 @@ from fakes_router import healthy_replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypertier.router.addresses import Address
 from hypertier.router.replicas import ReplicaSet, State
-from hypertier.router.settings import Address
 
 A, B = Address("a", 1), Address("b", 1)
 

@@ -7,14 +7,8 @@ from typing import Any
 import pytest
 
 from hypertier.errors import ConfigError
-from hypertier.router.settings import (
-    Address,
-    RouterSettings,
-    Service,
-    parse_discover,
-    parse_listen,
-    parse_replica,
-)
+from hypertier.router.addresses import Address, parse_replica
+from hypertier.router.settings import RouterSettings
 
 ENGINE = "http://10.0.0.5:8000"
 
@@ -117,26 +111,3 @@ def test_strategies_are_spelled_as_in_the_manifest(strategy: str) -> None:
     settings = RouterSettings(replicas=(ENGINE,), strategy=strategy)
 
     assert strategy in settings.plan()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0.0.0.0:8000", Address("0.0.0.0", 8000)),
-        ("[::]:0", Address("::", 0)),
-        ("localhost:65535", Address("localhost", 65535)),
-    ],
-    ids=["ipv4", "ipv6", "name"],
-)
-def test_addresses_are_read_and_written_alike(text: str, expected: Address) -> None:
-    listen = parse_listen("--listen", text)
-
-    assert listen == expected
-    assert str(listen) == text
-
-
-def test_replica_and_discover_name_an_address() -> None:
-    assert parse_replica("http://[fd00::1]:8000/") == Address("fd00::1", 8000)
-    assert parse_discover("dns://engines.ns.svc:8000") == Address("engines.ns.svc", 8000)
-    assert parse_discover("k8s://ns/engines:8000") == Service("ns", "engines", 8000)
-    assert parse_discover("k8s://ns/engines:http") == Service("ns", "engines", "http")

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from hypertier.errors import PeerError
 from hypertier.router import sharing
+from hypertier.router.addresses import Address
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.metrics import PeerCounts
 from hypertier.router.news import Answered, Finished, FirstToken, News, Reader, Sent
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.settings import Address
 from hypertier.router.sharing import Shared, Sides
 from hypertier.router.strategies import build
 from hypertier.router.strategies.by_score import ByLoad

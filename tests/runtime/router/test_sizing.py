@@ -11,10 +11,10 @@ from fakes_router import healthy_replicas, routed
 
 from hypertier.errors import SizeError
 from hypertier.router import sizing
+from hypertier.router.addresses import Address
 from hypertier.router.app import Router
 from hypertier.router.cache_sizes import CacheSizes, Reading
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.settings import Address
 from hypertier.router.sizing import Sizing, fetch
 
 CACHE = b'vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="2048"} 1.0\n'

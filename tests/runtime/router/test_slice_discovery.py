@@ -12,10 +12,10 @@ from fakes_engine import eventually, run_loop
 
 from hypertier.errors import ConfigError
 from hypertier.router import slice_discovery
+from hypertier.router.addresses import Service
 from hypertier.router.api_server import in_cluster
 from hypertier.router.metrics import DiscoveryCounts
 from hypertier.router.replicas import ReplicaSet
-from hypertier.router.settings import Service
 from hypertier.router.slice_discovery import SliceDiscovery
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"

@@ -10,8 +10,8 @@ import pytest
 from fakes_engine import FakeEngine, eventually, run_loop
 from fakes_router import healthy_replicas, routed
 
+from hypertier.router.addresses import Address
 from hypertier.router.health import Health, HealthChecks
-from hypertier.router.settings import Address
 from hypertier.router.tasks import MAX_PAUSE_SECONDS, Tasks
 
 

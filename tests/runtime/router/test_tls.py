@@ -14,8 +14,9 @@ from fakes_router import routed
 from fakes_tls import Authority
 
 from hypertier.errors import ConfigError, SizeError
+from hypertier.router.addresses import Address
 from hypertier.router.cache_sizes import Reading, read
-from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.settings import RouterSettings
 from hypertier.router.sizing import fetch
 from hypertier.router.tls import Certificate, EngineTls, server_certificate
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.errors import TokenizeError
+from hypertier.router.addresses import Address
 from hypertier.router.kv_events import chain
 from hypertier.router.openai import BLOCK_ENDS, Prompt
-from hypertier.router.settings import Address
 from hypertier.router.tokens import (
     LINK_BYTES,
     Links,

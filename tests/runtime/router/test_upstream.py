@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypertier.router.addresses import Address
 from hypertier.router.plain import ResponseHead
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.settings import Address
 from hypertier.router.upstream import Upstream
 
 

@@ -11,9 +11,9 @@ import pytest
 from fakes_engine import eventually, run_loop
 from fakes_kv_engine import CHAT, COMPLETIONS, TOKENIZE, KvEngine
 
+from hypertier.router.addresses import parse_replica
 from hypertier.router.kv_events import Event, decode
 from hypertier.router.replicas import Replica, ReplicaSet
-from hypertier.router.settings import parse_replica
 from hypertier.router.verifying import Verifier
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.addresses import Address
+from hypertier.router.settings import RouterSettings
 
 LOOPBACK = "127.0.0.1"
 

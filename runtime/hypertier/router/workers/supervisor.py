@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from hypertier.errors import ConfigError, WorkerError
-from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.addresses import Address
+from hypertier.router.settings import RouterSettings
 from hypertier.router.workers import sockets
 from hypertier.router.workers.admin import WorkersAdmin
 from hypertier.router.workers.plan import (

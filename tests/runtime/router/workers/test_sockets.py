@@ -9,9 +9,10 @@ import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, get, post, run_loop
 
 from hypertier.errors import ConfigError
+from hypertier.router.addresses import Address
 from hypertier.router.app import Router
 from hypertier.router.listening import Sockets
-from hypertier.router.settings import Address, RouterSettings
+from hypertier.router.settings import RouterSettings
 from hypertier.router.workers.sockets import bind, bind_group, close
 
 ANY = Address("127.0.0.1", 0)
