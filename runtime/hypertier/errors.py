@@ -2,6 +2,7 @@
 
 HypertierError                 anything below; the command line prints it and exits with 1
 ├── ConfigError                a setting that cannot work
+│   └── ListenError            an address where nothing can listen
 ├── ManifestError              a file that cannot be read as what it claims to be
 ├── MissingPackageError        an optional part of hypertier is not installed
 ├── CredentialsError           AWS can't be asked with the credentials that there are
@@ -31,6 +32,7 @@ HypertierError                 anything below; the command line prints it and ex
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from datetime import date
 from pathlib import PurePath
@@ -51,6 +53,16 @@ class ConfigError(HypertierError, ValueError):
         self.setting = setting
         self.got = got
         self.expected = expected
+
+
+class ListenError(ConfigError):
+    """An address that is in use, is none of this machine's, or is not for this user; says which."""
+
+    def __init__(self, setting: str, address: str, error: OSError) -> None:
+        # Where it has a number of the system's, asyncio's text repeats the address before what that says.
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else said(error)
+        super().__init__(setting, address, f"an address of this machine that is free ({why})")
 
 
 def shown(got: Any) -> str:

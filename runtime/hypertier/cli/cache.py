@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import click
 
 from hypertier import figures
+from hypertier.cli.groups import Group
 from hypertier.cli.prompts import Asked, is_http, prompt_options, tokenized
 from hypertier.errors import ConfigError, HypertierError
 from hypertier.lab.client import ask
@@ -30,7 +31,7 @@ NOTHING = "nothing in L2"
 SELECTORS = "--namespace, --tenant, --model, --unused-for or --prompt"
 
 
-@click.group("cache", epilog="Example: hypertier cache ls --url redis://127.0.0.1:6379")
+@click.group("cache", cls=Group, epilog="Example: hypertier cache ls --url redis://127.0.0.1:6379")
 def command() -> None:
     """Look at, warm and clear what L2 holds. Credentials come from the environment, as for engines."""
 

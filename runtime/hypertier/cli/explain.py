@@ -14,6 +14,7 @@ from hypertier.http_client import ask_url
 
 TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_BYTES = 64 * 2**20
+MAX_TOLD = 100
 
 
 @click.command(
@@ -36,9 +37,16 @@ MAX_ANSWER_BYTES = 64 * 2**20
     "--path", default="/v1/chat/completions", show_default=True, help="The path that it would be sent to."
 )
 @click.option("--tenant", help="Whose request it would be, where routers ask for keys.")
+@click.option("--last", default=20, show_default=True, help="How many of the latest, 1 to 100.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    request_id: str | None, router: str, file: Path | None, path: str, tenant: str | None, form: str
+    request_id: str | None,
+    router: str,
+    file: Path | None,
+    path: str,
+    tenant: str | None,
+    last: int,
+    form: str,
 ) -> None:
     """Say where the request of REQUEST_ID (its x-request-id) went, or where the one in a file would go.
 
@@ -46,13 +54,17 @@ def command(
     """
     if request_id is not None and file is not None:
         raise ConfigError("--request", str(file), "either an x-request-id or --request, not both")
+    if request_id is not None and "://" in request_id:
+        raise ConfigError("REQUEST_ID", request_id, "an x-request-id; where the router is, --router says")
+    if not 1 <= last <= MAX_TOLD:
+        raise ConfigError("--last", last, f"1 to {MAX_TOLD}, which is what a router tells")
     if file is not None:
         whose = "" if tenant is None else f"&tenant={quote(tenant, safe='')}"
         told = [_ask(router, "POST", f"/explain?path={quote(path)}{whose}", file.read_bytes())]
     else:
         wanted = "" if request_id is None else f"?id={quote(request_id)}"
         answer = _ask(router, "GET", f"/decisions{wanted}", None)
-        told = answer.get("decisions", []) if isinstance(answer, dict) else []
+        told = answer.get("decisions", [])[:last] if isinstance(answer, dict) else []
     if not told:
         raise ExplainError(f"{router} knows no request {request_id or ''}; it keeps the latest 1,024")
     if form == "json":

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
+from hypertier.cli.groups import Group
+
 FILE = click.argument("file", type=click.Path(path_type=Path))
 
 
-@click.group("lab", epilog="Example: hypertier lab up examples/reference/deployment.yaml")
+@click.group("lab", cls=Group, epilog="Example: hypertier lab up examples/reference/deployment.yaml")
 def command() -> None:
     """Run what the charts render for a deployment as processes on this machine.
 
@@ -47,8 +49,14 @@ def up(file: Path, engine: str, replicas: int, without: tuple[str, ...]) -> None
     except KeyboardInterrupt:
         click.echo("Interrupted; nothing is left running.", err=True)
         sys.exit(130)
-    click.echo(f"\n{lab.plan.model_name} is served at {lab.plan.router_url}/v1, as OpenAI's API. Now:")
+    click.echo(f"\n{lab.plan.model_name} is served at {lab.plan.router_url}/v1, as OpenAI's API.")
+    click.echo(f"  the router's metrics, and what it decided   {lab.plan.router_metrics_url}")
+    for number, url in enumerate(lab.plan.replica_urls):
+        click.echo(f"  {f'engine-{number}':<42}  {url}")
+    click.echo("Now:")
     click.echo(f'  hypertier lab chat {file} "Why is the sky blue?"')
+    click.echo(f"  hypertier verify {lab.plan.router_url}")
+    click.echo(f"  hypertier explain --router {lab.plan.router_metrics_url}")
     click.echo(f"  hypertier lab down {file}")
 
 
@@ -75,6 +83,7 @@ def chat(file: Path, prompt: str, max_tokens: int) -> None:
     """
     from hypertier.errors import ConfigError
     from hypertier.lab.measuring import measure
+    from hypertier.lab.overlay import BLOCK_TOKENS
     from hypertier.lab.running import running_lab
 
     if max_tokens < 1:
@@ -93,6 +102,8 @@ def chat(file: Path, prompt: str, max_tokens: int) -> None:
         f"{measured.cached_tokens} came from a cache ({measured.hit_source}); "
         f"first token after {measured.ttft_seconds:.2f} s."
     )
+    if measured.answer.prompt_tokens <= BLOCK_TOKENS:
+        click.echo(f"Blocks of {BLOCK_TOKENS} tokens are cached; of a prompt that is no longer, nothing is.")
 
 
 @command.command(

@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from hypertier.cli.groups import Group
 from hypertier.errors import HypertierError
 
 # Command -> its line in `hypertier --help`, which therefore imports none of them.
@@ -30,7 +31,7 @@ SUMMARIES = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands live in `hypertier.cli.<name>`, as `command`; what is not there is not shown."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -44,24 +45,9 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"hypertier.cli.{cmd_name}").command
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was probably meant."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            from hypertier.spec.suggest import nearest
-
-            meant = nearest(args[0], self.list_commands(ctx)) if args else None
-            if meant is None:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean {meant!r}?", ctx) from error
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by their summaries, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, SUMMARIES[name]) for name in self.list_commands(ctx)])
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """The commands' lines, without importing them."""
+        return [(name, SUMMARIES[name]) for name in self.list_commands(ctx)]
 
 
 @click.command(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hypertier.cli.groups import Group
+
 if TYPE_CHECKING:
     from hypertier.router.app import Router
     from hypertier.router.workers.supervisor import Supervisor
@@ -27,6 +29,7 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
 
 @click.group(
     "router",
+    cls=Group,
     invoke_without_command=True,
     epilog="Example: hypertier router --listen 0.0.0.0:8000 --replica http://10.0.0.5:8000 "
     "--replica http://10.0.0.6:8000",
@@ -122,8 +125,8 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
 @click.option(
     "--trace-sample-ratio",
     type=float,
-    show_default="0.01",
-    help="Share of requests without a traceparent that are traced; others are as their client sampled them.",
+    help="Share of requests without a traceparent that are traced, 0.01 unless said; others are as their "
+    "client sampled them.",
 )
 @click.option(
     "--prefill-replica",
@@ -140,8 +143,8 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
 @click.option(
     "--prefill-threshold",
     type=int,
-    show_default="4096",
-    help="Prompts of more tokens, by their length, are prefilled there; routingThreshold of pdSpec.",
+    help="Prompts of more tokens, by their length, are prefilled there, 4096 unless said; routingThreshold "
+    "of pdSpec.",
 )
 @click.option(
     "--model-alias",

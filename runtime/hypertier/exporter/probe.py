@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from hypertier.errors import ConfigError
+from hypertier.errors import ListenError
 
 
 @contextmanager
@@ -45,9 +45,7 @@ def health_server(address: tuple[str, int], health: Callable[[], Mapping[str, ob
     try:
         server = Server(address, Handler)
     except OSError as error:
-        raise ConfigError(
-            "--listen", f"{address[0]}:{address[1]}", f"an address of this machine that is free ({error})"
-        ) from error
+        raise ListenError("--listen", f"{address[0]}:{address[1]}", error) from error
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="health")
     thread.start()
     try:

@@ -13,9 +13,9 @@ from hypertier.lab.interrupts import uninterrupted
 from hypertier.lab.metrics import healthy_replicas
 from hypertier.lab.plan import LabPlan
 from hypertier.lab.process_spec import ProcessSpec
-from hypertier.lab.processes import POLL_SECONDS, Processes, ProcessRecord, is_alive, signal_group
-from hypertier.lab.running import sweep
-from hypertier.lab.state import LabState, forget_state, load_state, save_state
+from hypertier.lab.processes import POLL_SECONDS, Processes, ProcessRecord, signal_group
+from hypertier.lab.running import check_is_down, sweep
+from hypertier.lab.state import LabState, forget_state, save_state
 
 START_SECONDS = 600.0
 ROUTER_SECONDS = 60.0
@@ -56,11 +56,7 @@ class Lab:
         Raises:
             LabError: this lab is up already, or a process did not start.
         """
-        state = load_state(self.directory)
-        if state is not None and any(is_alive(record) for record in state.processes):
-            raise LabError(
-                f"this lab is up already, at {state.router_url}; end it with: hypertier lab down FILE"
-            )
+        check_is_down(self.directory)
         for name in self._specs:
             (self.directory / f"{name}.log").unlink(missing_ok=True)
         try:

@@ -12,6 +12,7 @@ ONE_MACHINE = "everything runs on this machine, on 127.0.0.1"
 ONE_ROUTER = "one router here has nobody to tell"
 NO_SECRET = "no Secret is mounted here; this machine alone may connect"
 SMALL_MACHINE = "two engines share a small machine's memory"
+BLOCK_TOKENS = 128
 
 # Of AWS's sample manifests, for their own containers: vLLM reads none of them. (Read 2026-12-02.)
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-deploy-ftm.html
@@ -30,7 +31,7 @@ ENGINE = Overlay(
         Rule("--max-model-len", "{max_model_len}", SMALL_MACHINE),
         Rule("--dtype", "float32", "CPUs compute float32; bfloat16 would be emulated"),
         Rule("--enforce-eager", "", "CUDA graphs and compilation do nothing for a CPU of this size"),
-        Rule("--block-size", "128", "vLLM's blocks on CPUs are multiples of 32 tokens"),
+        Rule("--block-size", str(BLOCK_TOKENS), "vLLM's blocks on CPUs are multiples of 32 tokens"),
         Rule("--kv-cache-memory-bytes", "{kv_cache_bytes}", SMALL_MACHINE),
         Rule("--gpu-memory-utilization", None, NO_GPU, only_if_set=True),
         Rule("--distributed-executor-backend", "uni", "one process per engine less to start"),

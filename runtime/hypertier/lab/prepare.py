@@ -18,7 +18,7 @@ from hypertier.lab.lab import Lab
 from hypertier.lab.model import build_model
 from hypertier.lab.plan import LabPlan, LabSettings, check_settings, l1_bytes_for, plan_lab
 from hypertier.lab.processes import free_ports
-from hypertier.lab.running import lab_directory, make_directory
+from hypertier.lab.running import check_is_down, lab_directory, make_directory
 from hypertier.lab.translate import read_endpoint
 from hypertier.lab.valkey import find_server, valkey_process
 from hypertier.spec.deployment import Deployment, load_deployment
@@ -75,10 +75,12 @@ def prepare_lab(
     Tells what differs from the manifests, all of it or in brief.
 
     Raises:
-        HypertierError: something rendered that is not understood, or something that is missing here.
+        HypertierError: something rendered that is not understood, something that is missing here, or a lab of
+            that name that is up.
     """
     check_settings(engine, replicas)
     directory = lab_directory(name)
+    check_is_down(directory)  # its files are those of the lab that runs
     endpoint = read_endpoint(objects)
     model_directory = (directory / "model").absolute()
     settings = LabSettings(

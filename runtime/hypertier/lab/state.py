@@ -35,7 +35,7 @@ def load_state(directory: Path) -> LabState | None:
     """Read the state, None when no lab is up.
 
     Raises:
-        LabError: the file is not one of ours.
+        LabError: the file is not one of ours, or cannot be read.
     """
     path = directory / FILE_NAME
     try:
@@ -43,8 +43,10 @@ def load_state(directory: Path) -> LabState | None:
         processes = tuple(ProcessRecord(**record) for record in content.pop("processes"))
         replica_urls = tuple(content.pop("replica_urls"))
         return LabState(processes=processes, replica_urls=replica_urls, **content)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise LabError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, TypeError, KeyError) as error:
         raise LabError(f"{path} is not a lab's state ({error}); remove it to start anew") from error
 

@@ -58,7 +58,7 @@ def parse_listen(setting: str, text: str) -> Address:
 
 def parse_replica(text: str) -> Address:
     """Read a replica's `http://HOST:PORT`. Raises ConfigError naming `--replica`."""
-    expected = "http://HOST:PORT of an engine, without a path; the router speaks plain HTTP to engines"
+    expected = "http://HOST:PORT of an engine, without a path; with --replica-ca TLS is spoken there"
     try:
         parts = urlsplit(text)
     except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import Enum
@@ -15,6 +16,7 @@ from hypertier.router.tasks import Tasks
 
 # A busy engine answers late without being dead; one that refuses or says 503 is taken at its word.
 MAX_TIMEOUTS = 3
+log = logging.getLogger("hypertier.router")
 _OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
@@ -57,6 +59,14 @@ async def check(address: Address, timeout_seconds: float) -> Health:
     if not status:
         return Health.REFUSED
     return Health.GOOD if status.split(b" ")[1:2] == [b"200"] else Health.BAD
+
+
+WHY = {
+    Health.BAD: "its GET /health is not answered with 200",
+    Health.REFUSED: "it takes no connection, or closes it without an answer",
+    Health.TIMEOUT: "it did not answer GET /health in time",
+    Health.UNKNOWN: "this machine has no connection left to ask it on",
+}
 
 
 class HealthChecks:
@@ -117,10 +127,14 @@ class HealthChecks:
 
     async def _run(self, replica: Replica) -> None:
         num_timeouts = 0
+        told = Health.GOOD
         wake, checked = self._wake[replica], self._checked[replica]
         while True:
             try:
                 health = await self._check(replica.address, self._timeout_seconds)
+                if replica.state is State.NEW and health not in (told, Health.GOOD):
+                    told = health
+                    log.warning("replica %s gets no request yet: %s", replica.url, WHY[health])
                 if health is not Health.UNKNOWN:
                     num_timeouts = num_timeouts + 1 if health is Health.TIMEOUT else 0
                 if health is Health.GOOD:

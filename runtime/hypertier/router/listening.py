@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hypertier.errors import ConfigError
+from hypertier.errors import ListenError
 from hypertier.router.addresses import Address
 
 BACKLOG = 4096
@@ -53,9 +53,7 @@ class Listener:
                 )
             )
         except OSError as error:
-            raise ConfigError(
-                setting, str(address), f"an address of this machine that is free ({error})"
-            ) from error
+            raise ListenError(setting, str(address), error) from error
 
     async def open_on(self, sockets: Sequence[socket.socket]) -> None:
         """Listen on these, which are bound, and are closed with this."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Protocol, cast
 
-from hypertier.errors import ConfigError, PeerError
+from hypertier.errors import ListenError, PeerError
 from hypertier.router import news
 from hypertier.router.addresses import Address
 from hypertier.router.metrics import PeerCounts
@@ -96,9 +96,7 @@ class Peers:
             else:
                 self._server = await loop.create_server(lambda: Incoming(self), listen.host, listen.port)
         except OSError as error:
-            raise ConfigError(
-                "--peer-listen", str(listen), f"an address of this machine that is free ({error})"
-            ) from error
+            raise ListenError("--peer-listen", str(listen), error) from error
         self._keepers.start(None, self._sweep)
 
     @property

@@ -55,11 +55,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What linting found, in the order of the files and their lines; `sources` holds those that were read."""
+    """What linting found, in the order of the files and their lines; `sources` holds those that were read.
+
+    `num_foreign` of the files, found in folders, hold nothing that lint knows.
+    """
 
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
     sources: Mapping[str, Source] = field(default_factory=dict)
+    num_foreign: int = 0
 
     @property
     def exit_code(self) -> int:

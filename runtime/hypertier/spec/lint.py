@@ -88,7 +88,11 @@ def lint_files(
     findings = [finding for read in files.values() for finding in _findings(read, language)]
     findings += _unrendered(files, findings, language)
     sources = {read.name: read.source for read in files.values() if read.source is not None}
-    return Report(tuple(findings), tuple(read.name for read in files.values()), sources)
+    named = set(names)
+    num_foreign = sum(
+        not read.subjects and not read.findings and read.name not in named for read in files.values()
+    )
+    return Report(tuple(findings), tuple(read.name for read in files.values()), sources, num_foreign)
 
 
 def lint_text(

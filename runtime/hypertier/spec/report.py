@@ -47,9 +47,13 @@ def summary(report: Report, language: Language = "en") -> str:
     """How many errors and warnings in how many files."""
     errors = sum(finding.severity == "error" for finding in report.findings)
     warnings = len(report.findings) - errors
+    foreign = report.num_foreign
     if language == "ko":
-        return f"파일 {len(report.files)}개: 오류 {errors}개, 경고 {warnings}개"
-    return f"{_count(len(report.files), 'file')}: {_count(errors, 'error')}, {_count(warnings, 'warning')}"
+        beside = f" (그중 {foreign}개에는 검사할 것이 없음)" if foreign else ""
+        return f"파일 {len(report.files)}개: 오류 {errors}개, 경고 {warnings}개{beside}"
+    beside = f" ({foreign} of them with nothing to check)" if foreign else ""
+    files = _count(len(report.files), "file")
+    return f"{files}: {_count(errors, 'error')}, {_count(warnings, 'warning')}{beside}"
 
 
 def as_json(report: Report) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -65,3 +66,23 @@ def test_a_router_without_a_host_is_refused() -> None:
     done = CliRunner().invoke(command, ["--router", "router:9090"])
 
     assert isinstance(done.exception, ConfigError)
+
+
+def test_a_router_in_place_of_a_request_is_refused_by_name() -> None:
+    done = CliRunner().invoke(command, ["http://127.0.0.1:9090"])
+
+    assert isinstance(done.exception, ConfigError)
+    assert done.exception.setting == "REQUEST_ID"
+
+
+def test_no_more_than_the_last_are_told(page: tuple[str, list[bytes]]) -> None:
+    url, bodies = page
+    decision = {"replica": "a", "reason": "load", "matched_bytes": 0, "prompt_bytes": 1}
+    bodies.append(json.dumps({"decisions": [decision | {"request_id": f"r{n}"} for n in range(9)]}).encode())
+
+    done = CliRunner().invoke(command, ["--router", url, "--last", "2"])
+
+    assert [line.split(":")[0] for line in done.output.splitlines() if not line.startswith(" ")] == [
+        "r0",
+        "r1",
+    ]

@@ -177,6 +177,18 @@ def test_a_folder_brings_every_manifest_below_and_passes_over_the_rest(tmp_path:
     assert [finding["rule"] for finding in findings] == ["instance-type-prefix"]
 
 
+@pytest.mark.parametrize(("language", "expected"), [("en", "2 of them with"), ("ko", "그중 2개에는")])
+def test_files_of_a_folder_that_hold_nothing_to_check_are_told(
+    language: str, expected: str, tmp_path: Path
+) -> None:
+    written(tmp_path, "a.yaml", endpoint())
+    written(tmp_path, "service.yaml", {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}})
+    written(tmp_path, "values.yaml", {"replicas": 3})
+
+    assert expected in run(str(tmp_path), "--lang", language).output
+    assert "with nothing" not in run(str(tmp_path / "a.yaml")).output
+
+
 @pytest.mark.parametrize("folder", [".venv", "node_modules", "cdk.out"])
 def test_a_folder_brings_nothing_of_what_programs_keep_below_it(folder: str, tmp_path: Path) -> None:
     kept = tmp_path / "deep" / folder / "deeper"

@@ -44,6 +44,21 @@ def test_a_command_that_does_not_exist_is_refused_by_name() -> None:
     assert "No such command 'lnit'. Did you mean 'lint'?" in result.output
 
 
+def test_a_subcommand_that_does_not_exist_is_refused_by_name() -> None:
+    result = CliRunner().invoke(main.cli, ["cache", "claer"])
+
+    assert result.exit_code == 2
+    assert "Did you mean 'clear'?" in result.output
+
+
+@pytest.mark.parametrize("group", ["cache", "lab", "router"])
+def test_groups_say_what_each_command_does_to_the_end(group: str) -> None:
+    listed = CliRunner().invoke(main.cli, [group, "--help"]).output.partition("Commands:")[2]
+
+    assert listed
+    assert "..." not in listed
+
+
 def test_a_word_that_is_like_no_command_is_not_guessed_at() -> None:
     assert "Did you mean" not in CliRunner().invoke(main.cli, ["frobnicate"]).output
 
@@ -54,7 +69,7 @@ def test_help_imports_no_command() -> None:
         "from hypertier.cli.main import cli\n"
         "cli(['--help'], standalone_mode=False)\n"
         "loaded = {name for name in sys.modules if name.startswith('hypertier.cli.')}\n"
-        "print(loaded - {'hypertier.cli.main'})"
+        "print(loaded - {'hypertier.cli.main', 'hypertier.cli.groups'})"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

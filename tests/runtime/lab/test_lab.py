@@ -132,12 +132,13 @@ def test_another_command_ends_a_lab_by_its_state(lab: Lab) -> None:
 
 
 def test_a_second_lab_is_refused_and_the_first_stays_up(lab: Lab) -> None:
-    second = prepare_lab(rendered(), "test", "simulated", 1, silent)
+    differences = (lab.directory / "differences.txt").read_text()
 
     with pytest.raises(LabError, match="this lab is up already, at http"):
-        second.up()
+        prepare_lab(rendered(), "test", "simulated", 1, silent)
 
     assert lab.missing == ()
+    assert (lab.directory / "differences.txt").read_text() == differences
     assert ask(lab).answer.text
 
 

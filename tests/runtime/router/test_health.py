@@ -9,7 +9,7 @@ import pytest
 from fakes_engine import FakeEngine, eventually, run_loop
 
 from hypertier.router.addresses import Address
-from hypertier.router.health import MAX_TIMEOUTS, Health, HealthChecks, check
+from hypertier.router.health import MAX_TIMEOUTS, WHY, Health, HealthChecks, check
 from hypertier.router.replicas import ReplicaSet
 
 
@@ -123,6 +123,16 @@ TIMEOUT, UNKNOWN = Health.TIMEOUT, Health.UNKNOWN
 )
 def test_checks_admit_and_eject(results: list[Health], expected: list[str]) -> None:
     assert states_after(*results) == expected
+
+
+def test_a_replica_that_never_was_well_is_named_once_for_each_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    states_after(REFUSED, REFUSED, BAD, GOOD, REFUSED)
+
+    told = [record.message for record in caplog.records]
+    assert [line.partition(": ")[2] for line in told] == [WHY[REFUSED], WHY[BAD]]
+    assert all("http://a:1 gets no request yet" in line for line in told)
 
 
 def test_suspected_replica_is_checked_at_once() -> None:

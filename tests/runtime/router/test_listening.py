@@ -51,5 +51,5 @@ def test_address_in_use_names_the_flag() -> None:
         finally:
             first.close()
 
-    with pytest.raises(ConfigError, match="--listen"):
+    with pytest.raises(ConfigError, match=r"--listen is .* \(Address already in use\)$"):
         run_loop(act())

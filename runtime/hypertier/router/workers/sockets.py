@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from hypertier.errors import ConfigError
+from hypertier.errors import ListenError
 from hypertier.router.addresses import Address
 
 
@@ -37,9 +37,7 @@ def bind_group(setting: str, address: Address, count: int) -> list[list[socket.s
                     port = one.getsockname()[1]
                     group.append(one)
         except OSError as error:
-            raise ConfigError(
-                setting, str(address), f"an address of this machine that is free ({error})"
-            ) from error
+            raise ListenError(setting, str(address), error) from error
         opened.pop_all()
     return groups
 

@@ -17,13 +17,14 @@ from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import parse_redirect
 from hypertier.tier.backends.topology import Topology
 from hypertier.tier.circuit import Circuit
-from hypertier.tier.credentials import CredentialSource
+from hypertier.tier.credentials import PASSWORD_VARIABLE, SECRET_VARIABLE, CredentialSource
 
 T = TypeVar("T")
 
 MAX_REDIRECTS = 5
 CONNECT_SHARE = 0.25  # of what is left, for one server of several to be connected to
 ASKING = command(b"ASKING")
+NO_AUTH = "NOAUTH"
 FULL = "OOM"  # what a server of maxmemory-policy noeviction answers, once it is full
 
 
@@ -281,7 +282,8 @@ def note_room(room: Circuit, answer: object) -> None:
 
 def refusal(reply: ErrorReply) -> TierUnavailableError:
     """The error for a command that the server refuses to carry out."""
-    return TierUnavailableError(f"L2 answered: {reply.message[:200]}")
+    hint = f" Its password is read from {PASSWORD_VARIABLE} or {SECRET_VARIABLE}."
+    return TierUnavailableError(f"L2 answered: {reply.message[:200]}{hint if reply.code == NO_AUTH else ''}")
 
 
 def expect(reply: Reply, wanted: bytes) -> None:
