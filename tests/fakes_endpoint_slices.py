@@ -32,11 +32,16 @@ def endpoint(host: str, *, pod: str | None = None, **conditions: bool) -> dict[s
 
 
 def slice_of(
-    name: str, *endpoints: dict[str, Any], service: str = "engine", family: str = "IPv4", port: int = 8000
+    name: str,
+    *endpoints: dict[str, Any],
+    service: str = "engine",
+    namespace: str = "ns",
+    family: str = "IPv4",
+    port: int = 8000,
 ) -> dict[str, Any]:
     """A slice of a Service, without a version."""
     return {
-        "metadata": {"name": name, "namespace": "ns", "labels": {SERVICE_LABEL: service}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {SERVICE_LABEL: service}},
         "addressType": family,
         "endpoints": list(endpoints),
         "ports": [{"name": "http", "port": port, "protocol": "TCP"}],
@@ -51,6 +56,7 @@ class SlicesApi:
     """
 
     folder: Path
+    namespace: str = "ns"
     token: str = "token-1"
     answer_with: int = 0
     silent: bool = False
@@ -159,7 +165,7 @@ class SlicesApi:
     async def _answer(self, target: str, is_known: bool, writer: asyncio.StreamWriter) -> None:
         url = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
-        if url.path != "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices":
+        if url.path != f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices":
             self._status(writer, 403)
         elif not is_known:
             self._status(writer, 401)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hypertier_cdk.testing.files  # noqa: F401  # isort: skip  # before what imports aws_cdk
+
 import os
 import time
 from collections.abc import Iterator

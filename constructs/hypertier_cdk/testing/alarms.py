@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypertier.errors import ConfigError, DeploymentError
+from hypertier_cdk.testing.alarm_states import (
+    UNKNOWN,
+    lambda_event,
+    last_period_end,
+    num_periods,
+    period_seconds,
+    query_of,
+    state_after,
+    topic_message,
+)
 from hypertier_cdk.testing.providers import Made, Resource
+
+GetMetricData = Callable[..., Mapping[str, Any]]
+"""boto3's method of that name."""
 
 # https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-cloudwatch-alarm.html
 ACTIONS = {"ALARM": "AlarmActions", "OK": "OKActions", "INSUFFICIENT_DATA": "InsufficientDataActions"}
@@ -25,6 +38,28 @@ class Alarms:
         self.messages: dict[str, list[str]] = {}
         self._existing = existing
         self._invoke = invoke
+        self._states: dict[str, str] = {}
+
+    def watch(
+        self, get_metric_data: GetMetricData, now: datetime, names: Collection[str] | None
+    ) -> dict[str, list[Any]]:
+        """Evaluate the alarms of these names, or all, and let those ring whose state is another than before.
+
+        Returns what functions return, by the name of each alarm that changed.
+
+        Raises:
+            DeploymentError: an alarm goes by more than one metric, or a function failed.
+        """
+        answers: dict[str, list[Any]] = {}
+        for resource, made in list(self._existing("AWS::CloudWatch::Alarm")):
+            if names is not None and made.ref not in names:
+                continue
+            alarm, before = resource.properties, self._states.get(made.ref, UNKNOWN)
+            state = state_after(alarm, _values(alarm, get_metric_data, now), before)
+            if state != before:
+                told = alarm, str(made.attributes["Arn"]), state, before, now
+                answers[made.ref] = self._change(made.ref, lambda_event(*told), topic_message(*told), state)
+        return answers
 
     def ring(self, alarm_name: str, event: object, state: str) -> list[Any]:
         """Do what the alarm does in `state`, and return what the functions return.
@@ -35,13 +70,18 @@ class Alarms:
         """
         if state not in ACTIONS:
             raise ConfigError("state", state, " or ".join(ACTIONS))
+        return self._change(alarm_name, event, event, state)
+
+    def _change(self, alarm_name: str, event: object, message: object, state: str) -> list[Any]:
         actions = self._actions(alarm_name, state)
         for action in actions:
             if ":lambda:" not in action and ":sns:" not in action:
                 raise DeploymentError(
                     f"the emulator lets alarms call functions and tell topics, not {action} of {alarm_name}"
                 )
-        return [answer for action in actions for answer in self._act(action, alarm_name, event, state)]
+        self._states[alarm_name] = state
+        subject = f'{state}: "{alarm_name}"'
+        return [answer for action in actions for answer in self._act(action, subject, event, message)]
 
     def _actions(self, alarm_name: str, state: str) -> list[str]:
         for resource, made in self._existing("AWS::CloudWatch::Alarm"):
@@ -50,14 +90,14 @@ class Alarms:
                 return list(resource.properties.get(ACTIONS[state], ())) if enabled else []
         raise DeploymentError(f"there is no alarm {alarm_name}")
 
-    def _act(self, action: str, alarm_name: str, event: object, state: str) -> Iterator[Any]:
+    def _act(self, action: str, subject: str, event: object, message: object) -> Iterator[Any]:
         if ":lambda:" in action:
             yield self._invoke(action, event)
             return
-        message = json.dumps(event)
-        self.messages.setdefault(action, []).append(message)
+        text = json.dumps(message)
+        self.messages.setdefault(action, []).append(text)
         for subscription, function in self._functions_of(action):
-            record = _record(action, subscription, f'{state}: "{alarm_name}"', message)
+            record = _record(action, subscription, subject, text)
             yield self._invoke(function, {"Records": [record]})
 
     def _functions_of(self, topic: str) -> Iterator[tuple[str, str]]:
@@ -70,6 +110,18 @@ class Alarms:
             for number, found in enumerate(resource.properties.get("Subscription", ())):
                 if (made.ref, found["Protocol"]) == (topic, "lambda"):
                     yield f"{topic}:{number}", found["Endpoint"]
+
+
+def _values(alarm: Mapping[str, Any], get_metric_data: GetMetricData, now: datetime) -> list[float | None]:
+    """The metric's value in each period that is over, the newest first."""
+    seconds = period_seconds(alarm)
+    end = last_period_end(now, seconds)
+    begins = [end - timedelta(seconds=seconds) * number for number in range(1, num_periods(alarm) + 1)]
+    (result,) = get_metric_data(MetricDataQueries=[query_of(alarm)], StartTime=begins[-1], EndTime=end)[
+        "MetricDataResults"
+    ]
+    found = dict(zip(result["Timestamps"], result["Values"], strict=True))
+    return [found.get(begin) for begin in begins]
 
 
 def _record(topic: str, subscription: str, subject: str, message: str) -> dict[str, Any]:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import shutil
-import tempfile
-import weakref
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hypertier.errors import DeploymentError, HypertierError
 from hypertier_cdk.create_only import replacements
-from hypertier_cdk.testing.alarms import Alarms
+from hypertier_cdk.testing.alarms import Alarms, GetMetricData
 from hypertier_cdk.testing.assembly import stacks_of
+from hypertier_cdk.testing.asset_folders import AssetFolders
 from hypertier_cdk.testing.builtin import (
     Charts,
     CustomResources,
@@ -73,21 +70,18 @@ class Emulator:
         self.manifests = manifests.applied
         charts = Charts()
         self.releases = charts.releases
-        uploads = Uploads(self._asset_folder)
+        unpacked = AssetFolders(lambda stack: self._stacks[stack].request.folder, assets)
+        uploads = Uploads(unpacked.find)
         self.objects = uploads.objects
         self.retained: list[tuple[str, str]] = []
         self._account = account
         self._region = region
-        self._assets = assets
         self._stacks: dict[str, Stack] = {}
-        self._functions = Functions(self._code_folder, {"AWS_REGION": region, **(environment or {})})
+        self._functions = Functions(unpacked.code_of, {"AWS_REGION": region, **(environment or {})})
         self._secrets = Secrets()
         self._alarms = Alarms(self.resources, self.invoke)
         self.messages = self._alarms.messages
         self._custom = CustomResources(self._functions, max_looks)
-        self._unpacked: dict[str, Path] = {}
-        self._scratch = Path(tempfile.mkdtemp(prefix="hypertier-emulator-"))
-        weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._providers: dict[str, Provider] = {
             **{name: ShapeProvider(shape) for name, shape in SHAPES.items()},
             "AWS::Lambda::Function": self._functions,
@@ -228,6 +222,20 @@ class Emulator:
         """
         return self._alarms.ring(alarm_name, event, state)
 
+    def watch(
+        self, get_metric_data: GetMetricData, now: datetime, alarms: Collection[str] | None = None
+    ) -> dict[str, list[Any]]:
+        """Let alarms do what CloudWatch would let them do at `now`, by the data points that were published.
+
+        `get_metric_data` is boto3's method, of a client that finds them; `alarms` are the names of those to
+        look at, by default all. An alarm does something as its state changes, as with `ring`; what the
+        functions return that it calls comes back under its name.
+
+        Raises:
+            DeploymentError: an alarm goes by more than one metric, or a function failed.
+        """
+        return self._alarms.watch(get_metric_data, now, alarms)
+
     def secret(self, arn: str) -> dict[str, str]:
         """The fields of a secret that was generated."""
         return dict(self._secrets.values[arn])
@@ -359,34 +367,6 @@ class Emulator:
             secret=lambda arn, key: self._secrets.values[arn][key],
             zones=lambda region: [f"{region}{zone}" for zone in ZONES],
         )
-
-    def _code_folder(self, resource: Resource) -> Path | None:
-        """Where a function's code lies; None where it is no asset."""
-        code = resource.properties.get("Code", {})
-        return self._asset_folder(resource, str(code.get("S3Bucket", "")), str(code.get("S3Key", "")))
-
-    def _asset_folder(self, resource: Resource, bucket: str, key: str) -> Path | None:
-        """An asset of a resource's stack, unpacked where it is a zip; None where there is no such asset."""
-        digest = key.rpartition("/")[2].partition(".")[0]
-        if not digest:
-            return None
-        if digest not in self._unpacked:
-            folder = self._stacks[resource.stack].request.folder
-            if folder is not None and (folder / f"asset.{digest}").is_dir():
-                return folder / f"asset.{digest}"
-            archive = self._archive(folder, bucket, key)
-            if archive is None:
-                return None
-            self._unpacked[digest] = self._scratch / digest
-            with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-                opened.extractall(self._unpacked[digest])
-        return self._unpacked[digest]
-
-    def _archive(self, folder: Path | None, bucket: str, key: str) -> bytes | None:
-        if folder is not None:
-            file = folder / f"asset.{key}"
-            return file.read_bytes() if file.is_file() else None
-        return self._assets(bucket, key) if self._assets else None
 
 
 def _action(fresh: bool) -> str:
