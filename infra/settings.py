@@ -32,6 +32,7 @@ AS_TYPED: Mapping[str, str] = {
     "health_agent_image": "images.healthAgent",
     "min_replicas": "scaling.min",
     "max_replicas": "scaling.max",
+    "idle_minutes": "scaling.toZero.idle",
 }
 """A construct's argument -> the deployment file's key that it was made from."""
 
