@@ -22,6 +22,9 @@ from hypertier.spec.suggest import nearest
 
 HOURS_PER_MONTH = 730
 
+UNVERIFIED = "not AWS's page"
+"""Ends the source of a price that a third party tells: AWS's own page writes the number by a script."""
+
 _US = ("us-east-1", "us-east-2", "us-west-2")
 
 
@@ -38,8 +41,11 @@ PriceTable = Mapping[tuple[str, str], Price]
 """(item, region) -> price. An item is an instance type, or what the review calls it: `NAT gateway`."""
 
 
-def _rows(item: str, usd_per_hour: float, source: str) -> dict[tuple[str, str], Price]:
-    return {(item, region): Price(usd_per_hour, source, date(2026, 12, 1)) for region in _US}
+def _rows(
+    item: str, usd_per_hour: float, source: str, read_on: date = date(2026, 12, 1)
+) -> dict[tuple[str, str], Price]:
+    said = source if source.startswith("https://aws.amazon.com/") else f"{source} ({UNVERIFIED})"
+    return {(item, region): Price(usd_per_hour, said, read_on) for region in _US}
 
 
 PRICES: PriceTable = {
@@ -52,7 +58,8 @@ PRICES: PriceTable = {
     **_rows(
         "NAT gateway",
         0.045,
-        "https://zeonedge.com/en/blog/eliminating-aws-nat-gateway-costs-vpc-endpoints-privatelink-ipv6",
+        "https://aws.amazon.com/vpc/pricing/",  # its example, of US East (Ohio)
+        date(2026, 9, 20),
     ),
     **_rows(
         "VPC interface endpoint",
@@ -67,7 +74,8 @@ PRICES: PriceTable = {
     **_rows(
         "secret",
         0.40 / HOURS_PER_MONTH,
-        "https://hivebook.wiki/wiki/aws-secrets-manager-rotated-secrets-dynamic-db-credentials-kms",
+        "https://aws.amazon.com/secrets-manager/pricing/",  # its examples
+        date(2026, 9, 20),
     ),
     **_rows(
         "dashboard",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hypertier.catalog.prices import PRICES, Price, load_prices
+from hypertier.catalog.prices import PRICES, UNVERIFIED, Price, load_prices
 from hypertier.errors import ConfigError, ManifestError
 
 
@@ -18,6 +18,13 @@ def test_every_price_says_where_it_was_read(key: tuple[str, str]) -> None:
     assert price.usd_per_hour > 0
     assert price.source.startswith("https://")
     assert price.read_on <= date(2026, 12, 1)
+
+
+@pytest.mark.parametrize("key", PRICES, ids=" in ".join)
+def test_a_price_that_aws_itself_did_not_tell_says_so(key: tuple[str, str]) -> None:
+    source = PRICES[key].source
+
+    assert source.startswith("https://aws.amazon.com/") != source.endswith(f"({UNVERIFIED})")
 
 
 def test_own_prices_are_read_for_the_region(tmp_path: Path) -> None:
