@@ -167,27 +167,17 @@ class CacheUtilizationScaling(Construct):
         self._admit(cluster, function_role, namespace, deployment)
         signal = _signal(metric, endpoint, role)
         what = f"{endpoint} {role or ''}".rstrip() + f": {metric}{QUEUED_EACH if _is_queue(metric) else ''}"
-        self.high_alarm = cw.Alarm(
-            self,
-            "High",
-            alarm_name=names["high"],
-            alarm_description=f"{what} at {high:g} or more: one replica more",
-            metric=signal,
-            threshold=high,
-            comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=high_minutes,
-            treat_missing_data=cw.TreatMissingData.IGNORE,
+        self.high_alarm = self._alarm(
+            "High", names, f"{what} at {high:g} or more: one replica more", signal, high, high_minutes
         )
-        self.low_alarm = cw.Alarm(
-            self,
+        self.low_alarm = self._alarm(
             "Low",
-            alarm_name=names["low"],
-            alarm_description=f"{what} at {low:g} or less: one replica less",
-            metric=signal,
-            threshold=low,
-            comparison_operator=cw.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=low_minutes,
-            treat_missing_data=cw.TreatMissingData.IGNORE,
+            names,
+            f"{what} at {low:g} or less: one replica less",
+            signal,
+            low,
+            low_minutes,
+            breaches=cw.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD,
         )
         alarms = {"High": self.high_alarm, "Low": self.low_alarm}
         if min_replicas == 0:
@@ -222,31 +212,50 @@ class CacheUtilizationScaling(Construct):
         self, endpoint: str, names: Mapping[str, str], idle_minutes: int
     ) -> dict[str, cw.Alarm]:
         """One alarm for nobody who asks, and one of 10 s for requests that are held."""
-        self.sleep_alarm = cw.Alarm(
-            self,
+        self.sleep_alarm = self._alarm(
             "Sleep",
-            alarm_name=names["sleep"],
-            alarm_description=f"{endpoint}: nobody asks its engines: no replica",
-            metric=endpoint_metric(IDLE_REPLICAS.name, endpoint, statistic="Minimum"),
-            threshold=1,
-            comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=idle_minutes,
-            treat_missing_data=cw.TreatMissingData.IGNORE,
+            names,
+            f"{endpoint}: nobody asks its engines: no replica",
+            endpoint_metric(IDLE_REPLICAS.name, endpoint, statistic="Minimum"),
+            1,
+            idle_minutes,
         )
-        self.wake_alarm = cw.Alarm(
-            self,
+        held = endpoint_metric(HELD_REQUESTS.name, endpoint, statistic="Maximum")
+        self.wake_alarm = self._alarm(
             "Wake",
-            alarm_name=names["wake"],
-            alarm_description=f"{endpoint}: requests wait for a replica: one",
-            metric=endpoint_metric(HELD_REQUESTS.name, endpoint, statistic="Maximum").with_(
-                period=WAKE_PERIOD
-            ),
-            threshold=1,
-            comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=1,
-            treat_missing_data=cw.TreatMissingData.NOT_BREACHING,
+            names,
+            f"{endpoint}: requests wait for a replica: one",
+            held.with_(period=WAKE_PERIOD),
+            1,
+            1,
+            no_data=cw.TreatMissingData.NOT_BREACHING,
         )
         return {"Sleep": self.sleep_alarm, "Wake": self.wake_alarm}
+
+    def _alarm(
+        self,
+        key: str,
+        names: Mapping[str, str],
+        description: str,
+        metric: cw.IMetric,
+        threshold: float,
+        periods: int,
+        *,
+        breaches: cw.ComparisonOperator = cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        no_data: cw.TreatMissingData = cw.TreatMissingData.IGNORE,
+    ) -> cw.Alarm:
+        """One that rings after so many `periods` of the metric; `IGNORE` leaves it as it is without data."""
+        return cw.Alarm(
+            self,
+            key,
+            alarm_name=names[key.lower()],
+            alarm_description=description,
+            metric=metric,
+            threshold=threshold,
+            comparison_operator=breaches,
+            evaluation_periods=periods,
+            treat_missing_data=no_data,
+        )
 
     def _inside(self, vpc: ec2.IVpc, cluster: ClusterBase, role: iam.Role) -> ec2.ISecurityGroup:
         """The function's security group, which may reach the Kubernetes API, and what Lambda needs for it."""

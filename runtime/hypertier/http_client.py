@@ -66,33 +66,6 @@ def exchange(
     return Reply(response.status, response.headers, bytes(answer))
 
 
-def ask(
-    connection: http.client.HTTPConnection,
-    target: str,
-    *,
-    method: str = "GET",
-    body: bytes | None = None,
-    headers: Mapping[str, str] | None = None,
-    timeout_seconds: float,
-    max_bytes: int,
-) -> tuple[int, bytes]:
-    """Status and body of the answer, as `exchange` has them.
-
-    Raises:
-        HttpError: as `exchange`.
-    """
-    reply = exchange(
-        connection,
-        target,
-        method=method,
-        body=body,
-        headers=headers,
-        timeout_seconds=timeout_seconds,
-        max_bytes=max_bytes,
-    )
-    return reply.status, reply.body
-
-
 class _Until(io.RawIOBase):
     """What comes on a socket until then, head and body, in however many parts. Raises TimeoutError."""
 
@@ -120,10 +93,10 @@ class _Until(io.RawIOBase):
 def ask_url(
     url: str, *, method: str = "GET", body: bytes | None = None, timeout_seconds: float, max_bytes: int
 ) -> tuple[int, bytes]:
-    """`ask` for what stands at an http or https URL; proxies of the environment are not used.
+    """Status and body of what stands at an http or https URL; proxies of the environment are not used.
 
     Raises:
-        HttpError: as `ask`, or a URL without a host.
+        HttpError: as `exchange`, or a URL without a host.
     """
     parts = urlsplit(url)
     try:
@@ -134,7 +107,7 @@ def ask_url(
         raise HttpError("has no host")
     connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return ask(
+    reply = exchange(
         connect(host, port),
         target,
         method=method,
@@ -142,3 +115,4 @@ def ask_url(
         timeout_seconds=timeout_seconds,
         max_bytes=max_bytes,
     )
+    return reply.status, reply.body

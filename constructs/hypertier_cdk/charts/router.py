@@ -201,11 +201,7 @@ def _deployment(
                                 {"name": "routes", "mountPath": ROUTES_FOLDER, "readOnly": True},
                                 *access_mounts(deployment),
                                 *client_mounts(deployment.routing.engine_tls),
-                                *(
-                                    [{"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True}]
-                                    if tls
-                                    else ()
-                                ),
+                                *([_tls_mount()] if tls else ()),
                             ],
                         }
                     ],

@@ -1,15 +1,13 @@
-"""Every metric name of the exporter: what it reads from vLLM, and what it writes to CloudWatch."""
+"""Every metric name of the exporter: what it reads from vLLM, and what it writes to CloudWatch.
+
+vLLM's were checked with the sources of 0.32.0 and with a /metrics recorded of it (2026-12-01):
+`vllm/v1/metrics/loggers.py` and `vllm/v1/kv_offload/cpu/common.py` at
+https://github.com/vllm-project/vllm/tree/v0.32.0; a counter's sample has `_total` behind the name used there.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-VLLM_VERSION = "0.32.0"
-"""The version whose sources and whose recorded /metrics the names below were checked with on 2026-12-01.
-
-`vllm/v1/metrics/loggers.py` and `vllm/v1/kv_offload/cpu/common.py` at
-https://github.com/vllm-project/vllm/tree/v0.32.0; a counter's sample has `_total` behind the name used there.
-"""
 
 L1_USAGE = "vllm:kv_offload_cpu_cache_usage_perc"
 KV_CACHE_USAGE = "vllm:kv_cache_usage_perc"

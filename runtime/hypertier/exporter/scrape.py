@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from hypertier.errors import HttpError, MissingPackageError, ScrapeError
 from hypertier.exporter.metrics import VLLM_METRICS
-from hypertier.http_client import ask, ask_url
+from hypertier.http_client import ask_url, exchange
 from hypertier.router.tls import EngineTls
 from hypertier.router.tls import connection as engine_connection
 
@@ -74,7 +74,8 @@ def fetch_metrics(url: str, timeout_seconds: float, tls: EngineTls | None = None
         else:
             parts = urlsplit(target)
             connection = engine_connection(parts.hostname or "", parts.port or 443, tls)
-            status, body = ask(connection, parts.path, timeout_seconds=timeout_seconds, max_bytes=MAX_BYTES)
+            reply = exchange(connection, parts.path, timeout_seconds=timeout_seconds, max_bytes=MAX_BYTES)
+            status, body = reply.status, reply.body
     except HttpError as error:
         raise ScrapeError(str(error)) from error
     if status != 200:

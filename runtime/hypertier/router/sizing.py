@@ -26,7 +26,7 @@ MAX_METRICS_BYTES = 16 * 2**20
 def fetch(address: Address) -> Reading:
     """One `GET /metrics`, on a connection of its own. Raises SizeError."""
     try:
-        status, text = http_client.ask(
+        reply = http_client.exchange(
             tls.connection(address.host, address.port, address.tls),
             "/metrics",
             timeout_seconds=TIMEOUT_SECONDS,
@@ -34,9 +34,9 @@ def fetch(address: Address) -> Reading:
         )
     except HttpError as error:
         raise SizeError("failed", f"/metrics {error}") from error
-    if status != 200:
-        raise SizeError("failed", f"/metrics answered with {status}")
-    return read(text)
+    if reply.status != 200:
+        raise SizeError("failed", f"/metrics answered with {reply.status}")
+    return read(reply.body)
 
 
 class Sizing:

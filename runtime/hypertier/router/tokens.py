@@ -177,7 +177,7 @@ def is_adapter(address: Address, model: str, timeout_seconds: float) -> bool:
 
 def _asked(address: Address, path: str, body: bytes | None, timeout_seconds: float, max_bytes: int) -> bytes:
     try:
-        status, text = http_client.ask(
+        reply = http_client.exchange(
             tls.connection(address.host, address.port, address.tls),
             path,
             method="GET" if body is None else "POST",
@@ -188,9 +188,9 @@ def _asked(address: Address, path: str, body: bytes | None, timeout_seconds: flo
         )
     except HttpError as error:
         raise TokenizeError("failed", f"{path} {error}") from error
-    if status != 200:
-        raise TokenizeError("failed", f"{path} answered with {status}")
-    return text
+    if reply.status != 200:
+        raise TokenizeError("failed", f"{path} answered with {reply.status}")
+    return reply.body
 
 
 def read_tokens(text: bytes) -> Tokens:

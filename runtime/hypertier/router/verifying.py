@@ -309,8 +309,8 @@ class Verifier:
         """The answer; None where the engine serves nothing of the kind. Raises VerifyError."""
         address = replica.address
         try:
-            status, answer = await self._in_thread(
-                lambda: http_client.ask(
+            reply = await self._in_thread(
+                lambda: http_client.exchange(
                     tls.connection(address.host, address.port, address.tls),
                     path,
                     method="POST",
@@ -322,11 +322,11 @@ class Verifier:
             )
         except HttpError as error:
             raise VerifyError("failed", f"{path} {error}") from error
-        if status in NOT_SERVED:
+        if reply.status in NOT_SERVED:
             return None
-        if status != 200:
-            raise VerifyError("failed", f"{path} answered with {status}")
-        return answer
+        if reply.status != 200:
+            raise VerifyError("failed", f"{path} answered with {reply.status}")
+        return reply.body
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)

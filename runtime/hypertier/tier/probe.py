@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             key=str(folder / "tls.key"),
             server_name=options.server_name,
         )
-        status, _ = http_client.ask(
+        reply = http_client.exchange(
             connection(url.hostname or "", url.port or 443, tls),
             url.path or "/",
             timeout_seconds=TIMEOUT_SECONDS,
@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, HttpError) as error:
         print(f"{options.url} {error}", file=sys.stderr)
         return 1
-    if status != 200:
-        print(f"{options.url} answered {status}", file=sys.stderr)
-    return 0 if status == 200 else 1
+    if reply.status != 200:
+        print(f"{options.url} answered {reply.status}", file=sys.stderr)
+    return 0 if reply.status == 200 else 1
 
 
 if __name__ == "__main__":
