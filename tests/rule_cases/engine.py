@@ -27,6 +27,11 @@ CASES = [
         {f"{WORKER}image": LMI, f"{WORKER}args": REMOVED, f"{WORKER}modelInvocationPort.containerPort": 8080},
         name="lmi",
     ),
+    Case(
+        "probe-port",
+        {f"{WORKER}probes.readinessProbe.httpGet.port": 8080},
+        "spec.worker.probes.readinessProbe.httpGet.port",
+    ),
     Case("metrics-port", {"spec.metrics": REMOVED}, "spec.metrics.modelMetrics.port"),
     Case(
         "metrics-port",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fakes_manifests import changed, endpoint
+from fakes_manifests import REMOVED, changed, endpoint
 from fakes_rules import CASES, Case, ids, subject
 from ruamel.yaml.comments import CommentedMap
 
@@ -170,6 +170,16 @@ def test_what_belongs_elsewhere_by_its_own_name_is_moved_there() -> None:
 
     assert after["spec"]["kvCacheSpec"]["enableL1Cache"] is True
     assert "kvCacheSpec" not in after
+
+
+def test_a_probe_that_is_added_asks_where_the_engine_listens() -> None:
+    worker = "spec.worker."
+    broken = {f"{worker}modelInvocationPort.containerPort": 9000, f"{worker}probes": REMOVED}
+
+    whole = yaml.safe_load(repaired(yaml.safe_dump(changed(endpoint(), broken))))
+
+    asked = whole["spec"]["worker"]["probes"]["readinessProbe"]["httpGet"]["port"]
+    assert asked == whole["spec"]["worker"]["modelInvocationPort"]["containerPort"] == 8000
 
 
 def test_what_follows_from_the_manifest_is_mended() -> None:

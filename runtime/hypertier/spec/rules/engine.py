@@ -16,7 +16,8 @@ from hypertier.spec.tree import path
 CONTAINER_PORT = path("spec.worker.modelInvocationPort.containerPort")
 METRICS_PORT = path("spec.metrics.modelMetrics.port")
 HEALTH_PATH = path("spec.loadBalancer.healthCheckPath")
-READINESS = path("spec.worker.probes.readinessProbe")
+PROBES = path("spec.worker.probes")
+READINESS = (*PROBES, "readinessProbe")
 DEFAULT_METRICS_PORT = 8080
 DEFAULT_PORTS = {VLLM: 8000, "lmi": 8080, "tgi": 8080, "sglang": 30000}
 HEALTH_PATHS = {
@@ -63,6 +64,25 @@ def listening_port(subject: Subject) -> tuple[int, Said] | None:
     if port is None:
         return None
     return port, Said(f"{subject.engine}'s default", f"{subject.engine} 기본값")
+
+
+@rule(
+    "probe-port",
+    "error",
+    source=sources.PROBES,
+    en="{path} is {got} but the engine listens on {port} ({why}): the probe would fail for ever",
+    ko="{path} 값은 {got}인데 엔진은 {port} 포트에서 수신합니다({why}). 검사가 계속 실패합니다",
+)
+def probe_port(subject: Subject) -> Iterator[Hit]:
+    found = listening_port(subject)
+    if found is None:
+        return
+    for probe in subject.manifest.mapping(PROBES):
+        for way in ("httpGet", "tcpSocket", "grpc"):
+            where = (*PROBES, probe, way, "port")
+            port = subject.manifest.whole(where)
+            if port is not None and port != found[0]:
+                yield fixed(where, found[0], port=found[0], why=found[1])
 
 
 @rule(
@@ -140,7 +160,8 @@ def readiness_timeout(subject: Subject) -> Iterator[Hit]:
     if subject.manifest.mapping(READINESS):
         yield fixed((*READINESS, "timeoutSeconds"), 10)
         return
-    port = subject.manifest.whole(CONTAINER_PORT)
+    listening = listening_port(subject)
+    port = listening[0] if listening else subject.manifest.whole(CONTAINER_PORT)
     known = HEALTH_PATHS.get(subject.engine or "")
     asked = subject.manifest.text(HEALTH_PATH) or (known[0] if known else None)
     if port is None or asked is None:

@@ -34,6 +34,7 @@ CRD_PRUNING = (
 )
 RESOURCES = f"{_KUBERNETES}concepts/configuration/manage-resources-containers/"
 GPUS = f"{_KUBERNETES}tasks/manage-gpus/scheduling-gpus/"
+PROBES = f"{_KUBERNETES}tasks/configure-pod-container/configure-liveness-readiness-startup-probes/"
 SECRETS = f"{_KUBERNETES}concepts/configuration/secret/"
 IMAGES = f"{_KUBERNETES}concepts/containers/images/"
 NAMES = f"{_KUBERNETES}concepts/overview/working-with-objects/names/"
