@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import boto3
 from fakes_kubernetes import Authority
 from fakes_moto import REGION
 from fakes_nodes import NodesFake, create_eks_cluster
 
-from hypertier_cdk.testing import SHAPES, Made, Provider, Resource, ShapeProvider
+from hypertier_cdk.testing import SHAPES, Ask, Emulator, Made, Provider, Resource, ShapeProvider
 
 
 class EksInMoto(ShapeProvider):
@@ -66,3 +68,20 @@ def read_object(bucket: str, key: str) -> bytes:
     """The content of an object in moto's S3."""
     content: bytes = boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
     return content
+
+
+def let_in_by(emulator: Emulator, fake: NodesFake) -> None:
+    """Let the fake of Kubernetes answer those alone whom access entries and RBAC objects of stacks let in."""
+
+    def authorize(token: str, method: str, path: str) -> bool:
+        ask = _ask(method, urlsplit(path).path.split("/")[1:])
+        return any(emulator.may_ask(token, ask, cluster) for cluster in emulator.manifests)
+
+    fake.authorize = authorize
+
+
+def _ask(method: str, path: list[str]) -> Ask:
+    """What a request for nodes or a Deployment asks: /api/v1/nodes, /apis/apps/v1/namespaces/…"""
+    if path[0] == "api":
+        return Ask("list", "", path[2])
+    return Ask({"GET": "get"}.get(method, "patch"), path[1], path[5], path[4], path[6])

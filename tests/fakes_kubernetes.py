@@ -114,6 +114,7 @@ class KubernetesFake:
 
     tls: ssl.SSLContext
     authenticate: Callable[[str], bool] = lambda token: True
+    authorize: Callable[[str, str, str], bool] = lambda token, method, path: True
     before_patch: Callable[[], None] = lambda: None
     refuse: dict[str, int] = field(default_factory=dict)
     silent: bool = False
@@ -187,6 +188,8 @@ class KubernetesFake:
         token = headers.get("Authorization", "").removeprefix("Bearer ")
         if not self.authenticate(token):
             return status(401, "Unauthorized")
+        if not self.authorize(token, method, path):
+            return status(403, f"forbidden: {method} {path}")
         if method in self.refuse:
             return status(self.refuse[method], f"the test refuses {method}")
         parts = urlsplit(path).path.split("/")

@@ -37,8 +37,11 @@ class NodesFake(KubernetesFake):
     def _answer(self, method: str, path: str, headers: Any, body: bytes) -> tuple[int, Any]:
         if not path.startswith("/api/v1/nodes"):
             return super()._answer(method, path, headers, body)
-        if not self.authenticate(headers.get("Authorization", "").removeprefix("Bearer ")):
+        token = headers.get("Authorization", "").removeprefix("Bearer ")
+        if not self.authenticate(token):
             return 401, {}
+        if not self.authorize(token, method, path):
+            return 403, {}
         if method in self.refuse:
             return self.refuse[method], {}
         self.requests.append((method, path))

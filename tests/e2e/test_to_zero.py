@@ -22,7 +22,7 @@ from typing import Any
 
 import boto3
 import pytest
-from fakes_emulator import moto_providers
+from fakes_emulator import let_in_by, moto_providers
 from fakes_endpoint_slices import SlicesApi, endpoint, slice_of
 from fakes_engine import FakeEngine, RawClient, post, run_loop
 from fakes_exporter import recorded
@@ -103,6 +103,7 @@ def deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy
             environment=environment,
             providers=moto_providers(kubernetes, authority),
         )
+        let_in_by(emulator, kubernetes)
         emulator.deploy(synthesized(deployment_to_zero()))
         yield Deployed(emulator, kubernetes)
 

@@ -7,6 +7,7 @@ refused, never skipped. `CloudFormationServer` lets the CDK CLI deploy to it.
 
 from __future__ import annotations
 
+from hypertier_cdk.testing.cluster_access import Ask
 from hypertier_cdk.testing.emulator import Emulator
 from hypertier_cdk.testing.providers import Made, Provider, Resource
 from hypertier_cdk.testing.server import CloudFormationServer
@@ -15,6 +16,7 @@ from hypertier_cdk.testing.stack import Event
 
 __all__ = [
     "SHAPES",
+    "Ask",
     "CloudFormationServer",
     "Emulator",
     "Event",

@@ -12,14 +12,20 @@ from typing import Any
 from hypertier.errors import DeploymentError
 from hypertier_cdk.testing.functions import Function
 from hypertier_cdk.testing.providers import Made, Resource
+from hypertier_cdk.testing.roles import Roles
 
 
 class Functions:
-    """Lambda functions. `code_folder` finds a function's code; `environment` is what Lambda itself sets."""
+    """Lambda functions, each with its role's credentials and permissions.
+
+    `code_folder` finds a function's code; `environment` is what Lambda itself sets.
+    """
 
     def __init__(
-        self, code_folder: Callable[[Resource], Path | None], environment: Mapping[str, str]
+        self, code_folder: Callable[[Resource], Path | None], environment: Mapping[str, str], roles: Roles
     ) -> None:
+        self._roles = roles
+        self._resources: dict[str, tuple[Resource, Made]] = {}
         self._code_folder = code_folder
         self._environment = dict(environment)
         self._functions: dict[str, Function] = {}
@@ -34,14 +40,18 @@ class Functions:
             folder=self._code_folder(resource),
             environment=properties.get("Environment", {}).get("Variables", {}),
             timeout_seconds=float(properties.get("Timeout", 3)),
+            account=resource.account,
+            region=resource.region,
         )
-        return Made(name, {"Arn": f"arn:aws:lambda:{resource.region}:{resource.account}:function:{name}"})
+        made = Made(name, {"Arn": f"arn:aws:lambda:{resource.region}:{resource.account}:function:{name}"})
+        self._resources[name] = resource, made
+        return made
 
     def update(self, resource: Resource, made: Made) -> Made:
         return self.create(resource)
 
     def delete(self, resource: Resource, made: Made) -> None:
-        del self._functions[made.ref]
+        del self._functions[made.ref], self._resources[made.ref]
 
     def invoke(self, name_or_arn: str, event: object) -> Any:
         """Run a function and return what it returns.
@@ -49,7 +59,12 @@ class Functions:
         Raises:
             DeploymentError: there is no such function, or it failed.
         """
-        return self._find(name_or_arn).invoke(event, self._environment)
+        function = self._find(name_or_arn)
+        resource, made = self._resources[function.name]
+        caller = self._roles.caller(str(resource.properties.get("Role", "")))
+        if caller is not None:
+            self._roles.refuse_missing(resource, made, caller)
+        return function.invoke(event, self._environment, caller)
 
     def variables(self, name_or_arn: str) -> Mapping[str, str]:
         """A function's own environment variables.

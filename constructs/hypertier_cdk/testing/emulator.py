@@ -23,9 +23,11 @@ from hypertier_cdk.testing.builtin import (
     Secrets,
     Uploads,
 )
+from hypertier_cdk.testing.cluster_access import Ask, access_key_of, groups_of, is_permitted
 from hypertier_cdk.testing.hyperpod import CLUSTER, Clusters
 from hypertier_cdk.testing.intrinsics import Resolver, creation_order
 from hypertier_cdk.testing.providers import Made, Provider, Resource
+from hypertier_cdk.testing.roles import Roles
 from hypertier_cdk.testing.shapes import SHAPES, ShapeProvider
 from hypertier_cdk.testing.stack import Event, Request, Stack, made_up_name
 
@@ -77,7 +79,10 @@ class Emulator:
         self._account = account
         self._region = region
         self._stacks: dict[str, Stack] = {}
-        self._functions = Functions(unpacked.code_of, {"AWS_REGION": region, **(environment or {})})
+        self._roles = Roles(self.resources)
+        self._functions = Functions(
+            unpacked.code_of, {"AWS_REGION": region, **(environment or {})}, self._roles
+        )
         self._secrets = Secrets()
         self._alarms = Alarms(self.resources, self.invoke)
         self.messages = self._alarms.messages
@@ -235,6 +240,15 @@ class Emulator:
             DeploymentError: an alarm goes by more than one metric, or a function failed.
         """
         return self._alarms.watch(get_metric_data, now, alarms)
+
+    def may_ask(self, token: str, ask: Ask, cluster: str) -> bool:
+        """Whether the EKS cluster of that name lets who made `token` do what is asked of Kubernetes.
+
+        By access entries, and the objects that stacks applied: what a fake of its API is to answer.
+        """
+        role = self._roles.behind(access_key_of(token))
+        groups = set() if role is None else groups_of(role, self.resources)
+        return is_permitted(groups, self.manifests.get(cluster, {}), ask)
 
     def secret(self, arn: str) -> dict[str, str]:
         """The fields of a secret that was generated."""

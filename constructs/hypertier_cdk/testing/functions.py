@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from hypertier.errors import DeploymentError
+from hypertier_cdk.testing import iam
+from hypertier_cdk.testing.roles import Caller
 
 # What Lambda's own bootstrap does: find the handler, call it, tell what came back or what was raised.
 _BOOTSTRAP = """
-import importlib, json, sys, time
-folder, handler, seconds, answer = sys.argv[1:]
+import importlib, json, os, runpy, sys, time
+folder, handler, seconds, answer, iam = sys.argv[1:]
+caller = json.loads(os.environ.pop("HYPERTIER_EMULATED_CALLER"))
+if caller:
+    try:
+        runpy.run_path(iam)["watch_calls"](caller["statements"], caller["who"])
+    except ImportError:
+        pass  # without botocore nothing of AWS is called by it
 sys.path.insert(0, folder)
 end = time.monotonic() + float(seconds)
 class Context:
@@ -45,11 +53,14 @@ class Function:
     folder: Path | None
     environment: Mapping[str, str]
     timeout_seconds: float
+    account: str
+    region: str
 
-    def invoke(self, event: object, environment: Mapping[str, str]) -> Any:
+    def invoke(self, event: object, environment: Mapping[str, str], caller: Caller | None) -> Any:
         """Run the handler on an event and return what it returns.
 
-        `environment` is what Lambda itself would set: Region, credentials, endpoints.
+        `environment` is what Lambda itself would set: Region and endpoints. It runs with the credentials of
+        `caller` and may do what that one may; without one it has those of `environment`, and may do anything.
 
         Raises:
             DeploymentError: it raised, ended, or took longer than its timeout; or it is not written in
@@ -64,9 +75,15 @@ class Function:
             command = [sys.executable, "-c", _BOOTSTRAP, str(self.folder), self.handler]
             try:
                 ran = subprocess.run(
-                    [*command, str(self.timeout_seconds), str(answer)],
+                    [*command, str(self.timeout_seconds), str(answer), iam.__file__],
                     input=json.dumps(event),
-                    env={"PATH": os.environ.get("PATH", ""), **environment, **self.environment},
+                    env={
+                        "PATH": os.environ.get("PATH", ""),
+                        **environment,
+                        **(caller.environment if caller else {}),
+                        **self.environment,
+                        "HYPERTIER_EMULATED_CALLER": json.dumps(self._told_of(caller)),
+                    },
                     cwd=folder,
                     capture_output=True,
                     text=True,
@@ -85,3 +102,12 @@ class Function:
         if "error" in told:
             raise DeploymentError(f"the function {self.name} raised {told['error']}")
         return told["value"]
+
+    def _told_of(self, caller: Caller | None) -> dict[str, Any] | None:
+        """What the function's process is to know of who it is."""
+        if caller is None:
+            return None
+        role = caller.arn.rpartition("/")[2]
+        session = f"arn:aws:sts::{self.account}:assumed-role/{role}/{self.name}"
+        who = {"arn": session, "account": self.account, "region": self.region}
+        return {"statements": caller.statements, "who": who}

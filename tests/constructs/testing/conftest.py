@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fakes_assembly import HANDLER
-from fakes_emulator import moto_providers, read_object
+from fakes_emulator import let_in_by, moto_providers, read_object
 from fakes_kubernetes import Authority
 from fakes_moto import ACCOUNT, REGION, aws_environment, moto_server
 from fakes_nodes import NodesFake, nodes_api
@@ -39,15 +39,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         environment = aws_environment(url)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        yield World(
-            fake,
-            Emulator(
-                account=ACCOUNT,
-                region=REGION,
-                environment=environment,
-                providers=moto_providers(fake, authority),
-                assets=read_object,
-                max_looks=2,
-            ),
-            authority,
+        emulator = Emulator(
+            account=ACCOUNT,
+            region=REGION,
+            environment=environment,
+            providers=moto_providers(fake, authority),
+            assets=read_object,
+            max_looks=2,
         )
+        let_in_by(emulator, fake)
+        yield World(fake, emulator, authority)
