@@ -5,6 +5,10 @@ from __future__ import annotations
 from rule_cases.case import SELFHOSTED, WORKER, Case
 
 CERTIFICATE = {"acmArn": "arn:aws:acm:eu-west-1:123456789012:certificate/abc", "domainName": "models.example"}
+BEHIND_60 = {
+    "spec.tlsConfig": {"customCertificateConfig": CERTIFICATE},
+    "spec.loadBalancer": {"idleTimeoutSeconds": 60},
+}
 
 CASES = [
     Case(
@@ -33,5 +37,47 @@ CASES = [
         {"spec.modelName": "Llama-3.1-405B", f"{WORKER}args": ["--max-model-len=131072"]},
         "spec.loadBalancer.idleTimeoutSeconds",
         {"spec.modelName": "Llama-3.1-8B", f"{WORKER}args": ["--max-model-len=8192"]},
+    ),
+    Case(
+        "idle-timeout",
+        {
+            "spec.modelName": "Llama-3.1-405B",
+            f"{WORKER}args": ["--max-model-len=131072"],
+            "spec.loadBalancer": {"idleTimeoutSeconds": 60},
+            "spec.tlsConfig": {"customCertificateConfig": CERTIFICATE},
+        },
+        "spec.loadBalancer.idleTimeoutSeconds",
+        {"spec.modelName": "Llama-3.1-405B", f"{WORKER}args": ["--max-model-len=131072"]},
+        deployment=SELFHOSTED,
+        name="nothing before the routers",
+    ),
+    Case(
+        "hold-behind-balancer",
+        BEHIND_60,
+        "spec.loadBalancer.idleTimeoutSeconds",
+        {"spec.tlsConfig": {"customCertificateConfig": CERTIFICATE}},
+        deployment={**SELFHOSTED, "scaling": {"min": 0, "max": 2}},
+    ),
+    Case(
+        "hold-behind-balancer",
+        BEHIND_60,
+        "spec.loadBalancer.idleTimeoutSeconds",
+        {**BEHIND_60, "spec.loadBalancer": {"idleTimeoutSeconds": 700}},
+        deployment={**SELFHOSTED, "scaling": {"min": 0, "max": 2, "toZero": {"hold": "700s"}}},
+        name="a hold that is as long",
+    ),
+    Case(
+        "silence-behind-balancer",
+        BEHIND_60,
+        "spec.loadBalancer.idleTimeoutSeconds",
+        {"spec.loadBalancer": {"idleTimeoutSeconds": 60}},
+        deployment=SELFHOSTED,
+    ),
+    Case(
+        "silence-behind-balancer",
+        {"spec.tlsConfig": {"customCertificateConfig": CERTIFICATE}},
+        "spec.loadBalancer.idleTimeoutSeconds",
+        deployment={**SELFHOSTED, "routing": {"timeouts": {"response": "2h"}}},
+        name="longer than a load balancer can wait",
     ),
 ]

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import CustomCertificateConfig, InferenceEndpointConfig
+from hypertier.spec.routing import BALANCER_IDLE_SECONDS
 from hypertier_cdk.charts.inputs import TOKEN_MARK, ChartInputs, client_cidrs, refuse
 from hypertier_cdk.charts.names import Names
 from hypertier_cdk.charts.pods import Object, metadata
 
 SSL_POLICY = "ELBSecurityPolicy-TLS13-1-2-2021-06"
-IDLE_SECONDS = 1800  # a router's own patience with a silent engine; the load balancer's default is 60
 ALGORITHM = "least_outstanding_requests"
 CERTIFICATE = re.compile(r"arn:aws[a-z-]*:acm:([a-z0-9-]+):[0-9]{12}:certificate/.+")
 DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+")
@@ -82,7 +82,7 @@ def _annotations(
     clients: Sequence[str],
 ) -> dict[str, str]:
     balancer = endpoint.spec.load_balancer
-    idle = (balancer.idle_timeout_seconds if balancer else None) or IDLE_SECONDS
+    idle = (balancer.idle_timeout_seconds if balancer else None) or BALANCER_IDLE_SECONDS
     algorithm = (balancer.routing_algorithm if balancer else None) or ALGORITHM
     balancer_attributes = {
         "idle_timeout.timeout_seconds": idle,

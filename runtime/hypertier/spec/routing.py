@@ -16,6 +16,9 @@ GUARDRAIL_URL = re.compile(r"http://([^/?#\s@:\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<por
 MODEL = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}")
 KIND = re.compile(r"[A-Za-z]{1,63}")
 MAX_CPUS = 64
+BALANCER_IDLE_SECONDS = 1800
+"""Silence after which a load balancer before routers cuts, where a manifest does not say: the routers' own
+patience with a silent engine. AWS's default is 60."""
 ENGINE_TLS_ARGUMENTS = frozenset(
     {
         "--ssl-certfile",

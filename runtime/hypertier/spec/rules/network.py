@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.catalog.models import find_model
+from hypertier.errors import ConfigError
 from hypertier.planning.break_even import PREFILL_EFFICIENCY_RATIO, recompute_seconds
+from hypertier.spec.quantities import parse_seconds
+from hypertier.spec.routing import BALANCER_IDLE_SECONDS, Timeouts
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import Subject, small_whole
-from hypertier.spec.tree import path
+from hypertier.spec.scaling import ToZero
+from hypertier.spec.tree import View, path
 
+TLS = path("spec.tlsConfig")
 CERTIFICATE = path("spec.tlsConfig.customCertificateConfig")
 IDLE_TIMEOUT = path("spec.loadBalancer.idleTimeoutSeconds")
 DEFAULT_IDLE_SECONDS = 60
@@ -81,7 +88,9 @@ def bucket_of(uri: str | None) -> str | None:
     "스트림이 조용하므로 로드 밸런서가 연결을 끊습니다",
 )
 def idle_timeout(subject: Subject) -> Iterator[Hit]:
-    timeout = subject.manifest.whole(IDLE_TIMEOUT)
+    if subject.around.serving == "selfhosted" and not subject.manifest.has(TLS):
+        return  # nothing stands before the routers
+    timeout, default = subject.manifest.whole(IDLE_TIMEOUT), _default_idle(subject)
     length = small_whole(subject.argument("--max-model-len"))
     model = find_model(subject.manifest.text("spec.modelName"))
     nodes = [find_instance_type(name) for name in subject.instance_types]
@@ -91,8 +100,73 @@ def idle_timeout(subject: Subject) -> Iterator[Hit]:
     if not flops:
         return
     seconds = recompute_seconds(model, length, flops, PREFILL_EFFICIENCY_RATIO)
-    limit = DEFAULT_IDLE_SECONDS if timeout is None else timeout
+    limit = default if timeout is None else timeout
     if seconds > limit:
         enough = min(-(-int(seconds * 2) // 60) * 60, MAX_IDLE_SECONDS)
-        got = timeout if timeout is not None else unset(DEFAULT_IDLE_SECONDS)
+        got = timeout if timeout is not None else unset(default)
         yield suggested(IDLE_TIMEOUT, enough, tokens=length, seconds=round(seconds), got=got)
+
+
+def _default_idle(subject: Subject) -> int:
+    """Where the manifest does not say: what `hypertier` sets, or AWS's own."""
+    return BALANCER_IDLE_SECONDS if subject.around.serving == "selfhosted" else DEFAULT_IDLE_SECONDS
+
+
+@rule(
+    "hold-behind-balancer",
+    "error",
+    source=sources.ALB,
+    en="{path} is {got}, but routers hold a request for {hold} seconds (scaling.toZero.hold): the load "
+    "balancer would answer it with 504 while an engine starts",
+    ko="{path} 값이 {got}인데 라우터는 요청을 {hold}초 동안 붙들어 둡니다(scaling.toZero.hold). 엔진이 "
+    "시작되는 동안 로드 밸런서가 504로 응답합니다",
+)
+def hold_behind_balancer(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None or deployment.whole("scaling.min") != 0 or subject.manifest.has("spec.pdSpec"):
+        return
+    hold = _seconds(deployment, "scaling.toZero.hold", ToZero().hold)
+    yield from _silent_for_longer(subject, hold, {"hold": hold})
+
+
+@rule(
+    "silence-behind-balancer",
+    "warning",
+    source=sources.ALB,
+    en="{path} is {got}, but routers wait {seconds} seconds for an engine that says nothing "
+    "(routing.timeouts.{timeout}): the load balancer would cut such an answer before",
+    ko="{path} 값이 {got}인데 라우터는 응답이 없는 엔진을 {seconds}초 동안 기다립니다"
+    "(routing.timeouts.{timeout}). 로드 밸런서가 먼저 연결을 끊습니다",
+)
+def silence_behind_balancer(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if deployment is None:
+        return
+    waits = {
+        key: _seconds(deployment, f"routing.timeouts.{key}", default)
+        for key, default in (("response", Timeouts().response), ("stall", Timeouts().stall))
+    }
+    longest = max(waits, key=lambda key: waits[key])
+    yield from _silent_for_longer(subject, waits[longest], {"seconds": waits[longest], "timeout": longest})
+
+
+def _silent_for_longer(subject: Subject, seconds: int, told: dict[str, Any]) -> Iterator[Hit]:
+    """A hit where the load balancer before the routers cuts what is silent for less than `seconds`."""
+    if subject.around.serving != "selfhosted" or not subject.manifest.has(TLS):
+        return
+    written = subject.manifest.whole(IDLE_TIMEOUT)
+    idle = _default_idle(subject) if written is None else written
+    if seconds <= idle:
+        return
+    got = unset(idle) if written is None else written
+    if seconds <= MAX_IDLE_SECONDS:
+        yield suggested(IDLE_TIMEOUT, seconds, got=got, **told)
+    else:
+        yield hit(IDLE_TIMEOUT, got=got, **told)
+
+
+def _seconds(deployment: View, key: str, default: str) -> int:
+    """A time of the deployment file; 0 where it can't be read, which another rule says."""
+    with suppress(ConfigError):
+        return parse_seconds(key, deployment.text(key) or default)
+    return 0
