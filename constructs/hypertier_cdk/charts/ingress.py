@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import CustomCertificateConfig, InferenceEndpointConfig
@@ -75,6 +75,14 @@ def ingress_objects(
     ]
 
 
+def balancer_idle_seconds(endpoint: InferenceEndpointConfig) -> int | None:
+    """After how long a silence the load balancer before an endpoint's routers cuts; None without one."""
+    if endpoint.spec.tls_config is None:
+        return None
+    balancer = endpoint.spec.load_balancer
+    return (balancer.idle_timeout_seconds if balancer else None) or BALANCER_IDLE_SECONDS
+
+
 def _annotations(
     deployment: Deployment,
     endpoint: InferenceEndpointConfig,
@@ -82,10 +90,9 @@ def _annotations(
     clients: Sequence[str],
 ) -> dict[str, str]:
     balancer = endpoint.spec.load_balancer
-    idle = (balancer.idle_timeout_seconds if balancer else None) or BALANCER_IDLE_SECONDS
     algorithm = (balancer.routing_algorithm if balancer else None) or ALGORITHM
     balancer_attributes = {
-        "idle_timeout.timeout_seconds": idle,
+        "idle_timeout.timeout_seconds": balancer_idle_seconds(endpoint),
         "routing.http.drop_invalid_header_fields.enabled": "true",
     }
     target_attributes = {
@@ -112,7 +119,7 @@ def _annotations(
     return {f"{PREFIX}/{name}": value for name, value in values.items()}
 
 
-def _listed(attributes: dict[str, object]) -> str:
+def _listed(attributes: Mapping[str, object]) -> str:
     return ",".join(f"{name}={value}" for name, value in attributes.items())
 
 

@@ -15,6 +15,7 @@ from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, sleeps, threshold_of
 from hypertier_cdk.charts.access import ACCESS_FILE, KEYS_FILE, SALT_KEY_FILE, has_secret
 from hypertier_cdk.charts.engine_tls import client_files
+from hypertier_cdk.charts.ingress import balancer_idle_seconds
 from hypertier_cdk.charts.inputs import refuse
 from hypertier_cdk.charts.names import (
     KV_EVENTS_PORT,
@@ -28,6 +29,7 @@ ROUTES_FOLDER = "/etc/hypertier/routes"
 TLS_FOLDER = "/etc/hypertier/tls"
 SESSION_KEY = "x-session-id"  # where the manifest names no other in SESSION_KEY, as AWS's samples do
 PLAIN_STRATEGY = "roundrobin"  # what stands for intelligent routing that is off
+IDLE_MARGIN = 60  # seconds for which a router keeps a connection longer than the load balancer
 LAMEDUCK_SECONDS = 15  # until a load balancer's health checks have noticed
 
 # Flags that no key sets, and why; a test holds this to `hypertier router --help`.
@@ -130,7 +132,7 @@ def router_settings(
         stall_timeout_seconds=timeouts.seconds("stall"),
         slow_start_seconds=timeouts.seconds("slowStart"),
         read_timeout_seconds=timeouts.seconds("read"),
-        idle_timeout_seconds=timeouts.seconds("idle"),
+        idle_timeout_seconds=_idle_seconds(deployment, endpoint),
         health_timeout_seconds=timeouts.seconds("health"),
         health_interval_seconds=timeouts.seconds("healthInterval"),
     )
@@ -216,6 +218,17 @@ def _holding(deployment: Deployment, endpoint: InferenceEndpointConfig) -> dict[
     if to_zero is None:
         return {}
     return {"hold_seconds": float(to_zero.hold_seconds), "hold_requests": to_zero.max_held}
+
+
+def _idle_seconds(deployment: Deployment, endpoint: InferenceEndpointConfig) -> int:
+    """How long an idle connection stays: for longer than a load balancer keeps it, or that would get 502.
+
+    It may send a request on a connection that it takes for open, while the router closes it.
+    https://docs.aws.amazon.com/elasticloadbalancing/latest/application/edit-load-balancer-attributes.html
+    (read 2026-12-02)
+    """
+    balancer = balancer_idle_seconds(endpoint)
+    return max(deployment.routing.timeouts.seconds("idle"), 0 if balancer is None else balancer + IDLE_MARGIN)
 
 
 def _session_key(endpoint: InferenceEndpointConfig, strategy: str) -> str:

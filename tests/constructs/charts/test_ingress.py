@@ -73,6 +73,31 @@ def test_the_load_balancer_waits_as_long_as_the_manifest_says(
     assert f"algorithm.type={algorithm}," in annotations[f"{ALB}target-group-attributes"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"spec.tlsConfig": TLS}, ["--idle-timeout", "1860"], id="of hypertier's own patience"),
+        pytest.param(
+            {"spec.tlsConfig": TLS, "spec.loadBalancer": {"idleTimeoutSeconds": 300}},
+            ["--idle-timeout", "360"],
+            id="of the manifest's",
+        ),
+        pytest.param({"spec.loadBalancer": {"idleTimeoutSeconds": 300}}, [], id="no load balancer"),
+    ],
+)
+def test_routers_keep_an_idle_connection_for_longer_than_the_load_balancer(
+    changes: dict[str, Any], expected: list[str]
+) -> None:
+    (arguments,) = [
+        each["spec"]["template"]["spec"]["containers"][0]["args"]
+        for each in objects_of(deployment(changes))
+        if each["kind"] == "Deployment" and each["metadata"]["name"].endswith("-router")
+    ]
+
+    at = arguments.index("--idle-timeout") if "--idle-timeout" in arguments else len(arguments)
+    assert arguments[at : at + 2] == expected
+
+
 def test_a_router_that_leaves_keeps_its_connections_until_it_has_drained() -> None:
     wanted = deployment({"spec.tlsConfig": TLS})
     router = next(
