@@ -32,6 +32,12 @@ CASES = [
         {f"{WORKER}probes.readinessProbe.httpGet.port": 8080},
         "spec.worker.probes.readinessProbe.httpGet.port",
     ),
+    Case(
+        "selfhosted-engine",
+        {f"{WORKER}image": "lmsysorg/sglang:v0.5.6"},
+        "spec.worker.image",
+        deployment=SELFHOSTED,
+    ),
     Case("metrics-port", {"spec.metrics": REMOVED}, "spec.metrics.modelMetrics.port"),
     Case(
         "metrics-port",

@@ -28,6 +28,7 @@ CONTROLLER = Said(
     "existing, or install where the cluster has none: two of them would fight",
     "existing, 클러스터에 없으면 install (둘이 있으면 충돌합니다)",
 )
+ENGINES_WITHOUT_VLLM = ("sglang", "tgi")  # AWS's LMI has it, and so have some of Triton's
 PUBLIC_REGISTRIES = ("docker.io/", "ghcr.io/", "quay.io/", "nvcr.io/", "public.ecr.aws/", "registry.k8s.io/")
 
 
@@ -247,6 +248,23 @@ def _needs_of_a_cluster(subject: Subject, deployment: View) -> Iterator[tuple[Pa
         triggers = [name for name in TRIGGERS if subject.manifest.has((*scaler, name))]
         if triggers or (scaled != ROUTING and subject.manifest.has(scaler)):
             yield scaler, "controllers.keda"
+
+
+@rule(
+    "selfhosted-engine",
+    "error",
+    source=sources.HYPERTIER,
+    en="{path} is {got}, a container of {engine}; serving: selfhosted runs vLLM in it, which it has not: "
+    "name an image of vLLM, or serve by AWS's operator",
+    ko="{path} 값 {got}은(는) {engine} 컨테이너인데 serving: selfhosted는 그 안에서 vLLM을 실행합니다. vLLM "
+    "이미지를 지정하거나 AWS 오퍼레이터로 제공하십시오",
+)
+def selfhosted_engine(subject: Subject) -> Iterator[Hit]:
+    deployment = subject.around.deployment
+    if subject.around.serving != "selfhosted" or deployment is None or deployment.get("images.engine"):
+        return
+    if subject.engine in ENGINES_WITHOUT_VLLM:
+        yield hit(path("spec.worker.image"), engine=subject.engine)
 
 
 @rule(
