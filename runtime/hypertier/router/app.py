@@ -198,6 +198,8 @@ class Router:
             )
             self.front.prefillers = side.prefillers
             side.prefillers.replicas.watch(self._replica_changed)
+            side.prefillers.replicas.at_end(self._replica_ended)
+            side.prefillers.replicas.at_end(self._replica_ended)
             self.metrics.registry.register(PrefillCounts(side.prefillers))
         read = [(self._sizing, self.replicas)] if self._sizing is not None else []
         if self._prefill_side is not None:
@@ -218,6 +220,7 @@ class Router:
         self.connections = self.front.connections
         self.budget = self.front.budget
         self.replicas.watch(self._replica_changed)
+        self.replicas.at_end(self._replica_ended)
 
     async def start(self) -> None:
         """Find replicas, check each once, then listen. Raises ConfigError for an address that can't be."""
@@ -428,8 +431,9 @@ class Router:
         log.info("replica %s is %s: %s", replica.url, replica.state.value, reason)
         if replica.state is State.EJECTED:
             self.metrics.counts.ejected(replica.url, reason)
-        if replica.state is State.LEAVING:
-            self.metrics.counts.forget(replica.url)
+
+    def _replica_ended(self, replica: Replica) -> None:
+        self.metrics.counts.forget(replica.url)
 
 
 def _gathering(seconds: float) -> Gathering | None:

@@ -457,10 +457,11 @@ class Exchange:
             return
         self._computed()
         self._replica = None
+        if status is not None:  # before the replica may be forgotten, and its series with it
+            proxy.counts.answered(replica.url, status)
         proxy.replicas.finish(replica)
         proxy.picker.strategy.finished(self, proxy.now())
         if status is not None:
-            proxy.counts.answered(replica.url, status)
             self._note(status)
 
     def _end_trace(self, trace: Trace) -> None:

@@ -99,10 +99,15 @@ class ReplicaSet:
         self.by_url: dict[str, Replica] = {}
         self.in_flight = 0
         self._watchers: list[Callable[[Replica, str], None]] = []
+        self._at_end: list[Callable[[Replica], None]] = []
 
     def watch(self, watcher: Callable[[Replica, str], None]) -> None:
         """Call `watcher(replica, reason)` after each change of a replica's state."""
         self._watchers.append(watcher)
+
+    def at_end(self, watcher: Callable[[Replica], None]) -> None:
+        """Call `watcher(replica)` when one that left has nothing in flight any more."""
+        self._at_end.append(watcher)
 
     def start(self, replica: Replica, pending_bytes: int) -> None:
         """A request is sent to the replica."""
@@ -156,6 +161,8 @@ class ReplicaSet:
             replica.close_idle()
             if self.by_url.get(replica.url) is replica:
                 del self.by_url[replica.url]
+                for watcher in self._at_end:
+                    watcher(replica)
 
     def _change(self, replica: Replica, state: State, reason: str) -> None:
         replica.state = state

@@ -65,6 +65,31 @@ def test_metrics_count_requests_by_replica_and_status() -> None:
     assert f'hypertier_router_replica_healthy{{replica="{url}"}} 1.0' in text
 
 
+def test_no_series_of_a_replica_outlives_its_last_request() -> None:
+    """However a fleet turns over: what is in flight as a replica leaves is counted until the last ended."""
+
+    async def act() -> tuple[str, str, str]:
+        stream = Stream(["a", "b"])
+        engine = FakeEngine(stream)
+        async with routed(engine) as router:
+            clients = [await RawClient.connect(router.port) for _ in range(2)]
+            for client in clients:
+                client.send(post(CHAT, b"{}"))
+                await client.reader.readuntil(b"\r\n\r\n")
+            router.replicas.replace([])
+            clients[0].close()
+            await eventually(lambda: router.replicas.in_flight == 1)
+            leaving = router.metrics.text().decode()
+            stream.go.set()
+            await eventually(lambda: not router.replicas.by_url)
+            return engine.url, leaving, router.metrics.text().decode()
+
+    url, leaving, left = run_loop(act())
+
+    assert f'{{replica="{url}",status="client_closed",strategy="roundrobin"}} 1.0' in leaving
+    assert url not in left
+
+
 def test_metrics_move_to_their_own_port() -> None:
     async def act() -> list[int]:
         async with routed(FakeEngine(), metrics_port=0) as router:
