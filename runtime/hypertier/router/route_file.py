@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from hypertier.errors import ConfigError
 from hypertier.router.routes import MAX_BYTES, Routes, parse
-from hypertier.router.stamps import stamp
+from hypertier.router.stamps import stamp, was_unread
 
 WATCH_SECONDS = 2.0
 
@@ -46,6 +46,7 @@ class RouteFile:
             routes = self._read()
         except ConfigError as error:
             self.reads["failed"] += 1
+            self._stamp = () if was_unread(error) else seen
             self._report(f"keeping the routes in use: {self._path}: {error}")
             return
         self.reads["good"] += 1

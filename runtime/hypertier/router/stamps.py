@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import ssl
 
+_OF_ITS_TEXT = (FileNotFoundError, ssl.SSLError)
 Stamp = tuple[int, int, int]
 """When a file was changed, in nanoseconds, which one it is, and its size in bytes."""
 
@@ -15,3 +17,12 @@ def stamp(path: str) -> Stamp | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def was_unread(error: BaseException) -> bool:
+    """Nothing of a file that is there was read: for want of files here, say, or of the right to read it.
+
+    That may pass while the file's stamp stays, so it takes another look. A file that is not there has none.
+    """
+    causes = (error, error.__cause__)
+    return any(isinstance(one, OSError) and not isinstance(one, _OF_ITS_TEXT) for one in causes)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from hypertier.errors import ConfigError
-from hypertier.router.stamps import Stamp, stamp
+from hypertier.router.stamps import Stamp, stamp, was_unread
 
 if TYPE_CHECKING:
     from hypertier.router.settings import RouterSettings
@@ -44,6 +44,7 @@ class Reloaded(ABC):
             self._load_again()
         except (OSError, ValueError) as error:
             self.reloads["failed"] += 1
+            self._seen = () if was_unread(error) else seen
             log.warning("%s: %s", self.former % self._files[0], error)
         else:
             self.reloads["good"] += 1

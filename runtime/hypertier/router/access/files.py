@@ -19,7 +19,7 @@ from hypertier.router.access import keys
 from hypertier.router.access.gate import AccessGate
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.salt import SALT_KEY_BYTES
-from hypertier.router.stamps import stamp
+from hypertier.router.stamps import stamp, was_unread
 from hypertier.spec.access import Access, Jwt, load_access
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class AccessWatch:
         self._gate = gate
         self._jwt = jwt
         self._seen: tuple[object, ...] = ()
+        self._queue_size: int | None = None
         self._jwks_text = b""
         self._jwks_due = 0.0
         self._jwks_soonest = 0.0
@@ -102,7 +103,9 @@ class AccessWatch:
         Raises ConfigError or ManifestError for a file that can't be used, a JWK Set among them.
         """
         self._seen = self._files.stamps()
-        self._gate.use(*self._files.read())
+        access, ring, salt_key = self._files.read()
+        self._gate.use(access, ring, salt_key)
+        self._queue_size = _queue_size(access)
         if self._jwt is not None and not self._jwt.jwks_is_url:
             try:
                 await self._fetch(self._jwt)
@@ -137,6 +140,7 @@ class AccessWatch:
             access, ring, salt_key = self._files.read()
         except HypertierError as error:
             self._gate.counts.reloads["access", "failed"] += 1
+            self._seen = () if was_unread(error) else stamps
             log.error("keeping the keys and limits in use: %s", error)
             return
         self._gate.use(access, ring, salt_key)
@@ -144,6 +148,8 @@ class AccessWatch:
         log.info("keys and limits read anew: %d keys", len(ring))
         if access.jwt != self._jwt:
             log.warning("access.jwt changed: that takes a restart")
+        if _queue_size(access) != self._queue_size:
+            log.warning("access.queue came, went or changed its size: that takes a restart")
 
     async def _step_jwks(self, jwt: Jwt, now: float) -> None:
         """Fetch where it is time to; `now` is in seconds since the start."""
@@ -176,6 +182,10 @@ class AccessWatch:
     def _want_jwks(self) -> None:
         """A token names a key that is not known: look sooner, but not more often than allowed."""
         self._jwks_due = min(self._jwks_due, self._jwks_soonest)
+
+
+def _queue_size(access: Access) -> int | None:
+    return access.queue.size if access.queue else None
 
 
 def _read(setting: str, path: str, max_bytes: int) -> bytes:

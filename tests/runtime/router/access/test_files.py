@@ -287,3 +287,27 @@ async def status(router: Router, header: bytes) -> int:
     client.send(post(CHAT, b"{}", header))
     async with asyncio.timeout(10):
         return (await client.answer()).status
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        pytest.param("access: {}", True, id="gone"),
+        pytest.param("access: {queue: {maxInFlightPerReplica: 2, size: 9}}", True, id="size"),
+        pytest.param("access: {queue: {maxInFlightPerReplica: 5, size: 3}}", False, id="bound"),
+    ],
+)
+def test_a_change_that_takes_a_restart_is_said(
+    tmp_path: Path, policy: str, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = AccessFolder(tmp_path, "access: {queue: {maxInFlightPerReplica: 2, size: 3}}")
+
+    async def act() -> None:
+        async with routed(FakeEngine(), **folder.settings) as router:
+            assert router._door is not None
+            folder.policy.write_text(policy + "\n")
+            router._door.watch.step()
+
+    run_loop(act())
+
+    assert ("takes a restart" in caplog.text) is told
