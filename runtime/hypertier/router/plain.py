@@ -15,12 +15,18 @@ from typing import Final, NamedTuple
 _VALUE = rb"[^\x00-\x08\x0a-\x1f\x7f]*+"
 _LENGTH = rb"[Cc]ontent-[Ll]ength:[ \t]*+(0|[1-9][0-9]{0,14}+)[ \t]*+(?=\r)"
 _REQUEST_ID = rb"[Xx]-[Rr]equest-[Ii][Dd]:[ \t]*+(" + _VALUE + rb")"
+# RFC 9112 section 3.2 (read 2026-12-02): `uri-host [ ":" port ]`, as RFC 3986 section 3.2.2 has a host; RFC
+# 9110 section 4.2.1 has a server reject an empty one.
+AUTHORITY = (
+    rb"(?:\[(?:[0-9A-Fa-f:.]++|[Vv][0-9A-Fa-f]++\.[!$&'()*+,;=:\-._~0-9A-Za-z]++)\]"
+    rb"|(?:[!$&'()*+,;=\-._~0-9A-Za-z]|%[0-9A-Fa-f]{2})++)(?::[0-9]*+)?"
+)
 _OTHER = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]++:" + _VALUE
 _REQUEST = re.compile(
     rb"(GET|POST) (/[!\"$-~]*+) HTTP/1\.1"
     rb"((?:\r\n(?:"
     rb"(?(4)(?!)|" + _LENGTH + rb")"
-    rb"|(?(5)(?!)|[Hh]ost(:)" + _VALUE + rb")"
+    rb"|(?(5)(?!)|[Hh]ost(:)[ \t]*+" + AUTHORITY + rb"[ \t]*+(?=\r))"
     rb"|(?(6)(?!)|" + _REQUEST_ID + rb")"
     rb"|(?(7)(?!)|([Cc]onnection:[ \t]*+[Kk]eep-[Aa]live[ \t]*+(?=\r)))"
     rb"|(?![CEHKPTUXcehkptux](?i:onnection|ontent-length|xpect|ost|ttp2-settings|eep-alive|roxy-[^:]*|e"

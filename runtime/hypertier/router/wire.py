@@ -4,8 +4,8 @@ Requests in the plain form are read by `plain`, all others by httptools (llhttp 
 refuses what makes two parsers disagree: both `Content-Length` and `Transfer-Encoding`, repeated or malformed
 lengths, bare CR or LF, folded lines, spaces before the colon, control characters. This file adds what llhttp
 lets pass and a proxy must not: other transfer codings than `chunked`, chunked bodies in HTTP/1.0, HTTP/0.9, a
-missing or repeated `Host`, a target with a fragment, CONNECT. What opens a WebSocket is the last request of
-its connection; another upgrade is declined by serving the request without it, its body included.
+missing, repeated or malformed `Host`, a target with a fragment, CONNECT. What opens a WebSocket is the last
+request of its connection; another upgrade is declined by serving the request without it, its body included.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import httptools
 
 from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
-from hypertier.router.plain import MAX_KEPT_BYTES, Head, head_of, read_request
+from hypertier.router.plain import AUTHORITY, MAX_KEPT_BYTES, Head, head_of, read_request
 
 # RFC 9110 section 7.6.1 (read 2026-12-01): these speak about one connection and end at a proxy.
 _HOP_BY_HOP = frozenset(
@@ -38,7 +38,9 @@ _HOP_BY_HOP = frozenset(
         b"content-length",
     }
 )
-_AUTHORITY: Final = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
+_HOST: Final = re.compile(AUTHORITY)
+_HOST_LINE: Final = b"host:"
 
 MAX_HEADERS: Final = 128
 LONG_BODY_BYTES: Final = 64 * 1024
@@ -290,11 +292,11 @@ class RequestReader:
         request.method = parser.get_method()
         request.is_http_1_0 = parser.get_http_version() == "1.0"
         request.keep_alive = parser.should_keep_alive() and not request.is_http_1_0
-        request.target = (
-            _AUTHORITY.sub(b"", self._target, count=1)
-            if self._target[:4].lower() == b"http"
-            else self._target
-        )
+        request.target = self._target
+        absolute = _ABSOLUTE.match(self._target)
+        if absolute is not None:
+            request.target = self._target[absolute.end() :]
+            _name_host(request, absolute.group(1))
         if request.target[:1] not in (b"/", b"*"):
             request.target = b"/" + request.target
         problem = _problem_with_head(request, parser.get_http_version(), self._max_body_bytes)
@@ -353,6 +355,16 @@ class RequestReader:
             self._give_up_body()
 
 
+def _name_host(request: Request, authority: bytes) -> None:
+    """The target's authority is the host, whatever the field says (RFC 9112 section 3.2.2, 2026-12-02)."""
+    others = [line for line in request.forwarded if line[: len(_HOST_LINE)].lower() != _HOST_LINE]
+    named = len(request.forwarded) - len(others)
+    if named > 1 or (named == 0 and not request.is_http_1_0):
+        return  # to be refused, see `_problem_with_head`
+    request.forwarded[:] = [b"Host: %b\r\n" % authority, *others]
+    request.fields[b"host"] = authority
+
+
 def _has_long_body(request: Request) -> bool:
     """More is to come than what comes with the head anyway."""
     length = request.fields.get(b"content-length")
@@ -408,6 +420,10 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
         return Refusal(400, "the only transfer coding served is chunked, in HTTP/1.1", "malformed_request")
     if b"host" in request.repeated or not (b"host" in fields or request.is_http_1_0):
         return Refusal(400, "a request names its host once", "malformed_request")
+    host = fields.get(b"host")
+    if host is not None and _HOST.fullmatch(host) is None:
+        problem = "the host that a request names is a name or an address, and a port or none"
+        return Refusal(400, problem, "malformed_request")
     length = fields.get(b"content-length")
     if length is not None and int(length) > max_body_bytes:
         return _too_large(max_body_bytes)

@@ -223,6 +223,26 @@ def test_absolute_target_goes_on_as_its_path(target: bytes, expected: bytes) -> 
     assert read(head(line=b"GET %b HTTP/1.1" % target)) == ([(b"GET", expected, b"")], None)
 
 
+@pytest.mark.parametrize("own", [b"Host: other\r\n", b"host:other\r\n", b"HOST: \t other\r\n"])
+def test_host_of_an_absolute_target_goes_on_in_place_of_the_clients(own: bytes) -> None:
+    one = reader()
+
+    one.feed(b"GET http://a.example:81/v1/models HTTP/1.1\r\nX: 1\r\n" + own + b"Y: 2\r\n\r\n")
+
+    (request,) = one.ready
+    assert request.field(b"host") == b"a.example:81"
+    assert request.forwarded == [b"Host: a.example:81\r\n", b"X: 1\r\n", b"Y: 2\r\n"]
+
+
+@pytest.mark.parametrize(
+    "host", [b"a", b"A.example", b"a:", b"a:8000", b"10.0.0.1:80", b"[::1]:80", b"[v1.a:b]", b"a_b-c~%41,d"]
+)
+def test_host_that_names_one_is_served(host: bytes) -> None:
+    requests, status = read(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+
+    assert (len(requests), status) == (1, None)
+
+
 def test_bodies_count_against_the_budget_until_given_back() -> None:
     budget = BodyBudget(1000)
     first = RequestReader(max_head_bytes=8192, max_body_bytes=900, budget=budget)
