@@ -22,6 +22,9 @@ _RESPONSE_HOP_NAMES: Final = (
     b"\r\nupgrade:",
 )
 
+_LENGTH_OR_CODING: Final = re.compile(rb"\r\n(?:content-length|transfer-encoding):[^\r\n]*", re.IGNORECASE)
+_CODING: Final = re.compile(rb"\r\ntransfer-encoding:[ \t]*([^\r\n]*)")
+
 _NOTHING: frozenset[bytes] = frozenset()
 
 
@@ -177,6 +180,16 @@ def _without_nominated(raw: bytes, lower: bytes) -> bytes:
     return b"\r\n".join([first, *(line for line in lines if line.partition(b":")[0].lower() not in named)])
 
 
+def is_framed_for_clients(raw: bytes) -> bool:
+    """Whether a client can read the body of the answer with this head.
+
+    A transfer coding but `chunked` is for whoever asked for it by `TE` (RFC 9112 section 7.4, read
+    2026-12-02), and nobody did: that field ends here. In HTTP/1.0 there is none at all (section 6.1).
+    """
+    codings = [coding.strip() for coding in _CODING.findall(raw.lower())]
+    return not codings or (codings == [b"chunked"] and not raw.startswith(b"HTTP/1.0"))
+
+
 def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
     """Drop from `raw`, a head with its empty line, what speaks about the replica's connection."""
     lower = raw.lower()
@@ -187,6 +200,8 @@ def response_head(raw: bytes, *, status: int, is_head: bool) -> ResponseHead:
         or b"\r\ntransfer-encoding:" in lower
     )
     raw = raw[:-2]
+    if status == 204:  # RFC 9110 section 8.6, RFC 9112 section 6.1 (read 2026-12-02): it has neither
+        raw = _LENGTH_OR_CODING.sub(b"", raw)
     for name in _RESPONSE_HOP_NAMES:
         if name in lower:
             raw = _without_nominated(_RESPONSE_HOP_BY_HOP.sub(b"", raw), lower)

@@ -103,6 +103,7 @@ class Exchange:
     _upstream: Upstream | None = None
     _connecting: asyncio.Task[None] | Place | None = None
     _tried: Collection[Replica] = ()
+    _failures: tuple[str, ...] = ()  # of those in `_tried`, see `failed`
     _is_computed = False
     _started = False
     _reused = False
@@ -316,7 +317,7 @@ class Exchange:
             self._proxy.outliers.failed(replica, int(cause) if cause.isdigit() else 0)
             self._proxy.suspect(replica)
         self._release(None)
-        self._tried = {*self._tried, replica}
+        self._gave_nothing(replica, cause)
         spent = self._attempts_left < 0 or not self._proxy.picker.candidates(self.inference, self._tried)
         # Where no connection came about nothing was sent, and the replica is out: that costs no budget.
         if spent or (cause != "connect" and not self._proxy.retry_budget.take()):
@@ -324,6 +325,11 @@ class Exchange:
             return
         self._proxy.counts.retried(cause)
         self.start()
+
+    def _gave_nothing(self, replica: Replica, cause: str) -> None:
+        """It was asked, and is not asked again."""
+        self._tried = {*self._tried, replica}
+        self._failures += (cause,)
 
     def _further_lines(self, has_request_id: bool) -> bytes:
         """What the router adds to an answer's head."""
@@ -398,7 +404,7 @@ class Exchange:
     def _give_up(self) -> None:
         holding = self._proxy.holding
         if holding is not None and self._may_be_held():
-            self._tried = ()
+            self._tried = self._failures = ()
             held = holding.hold(self, self._begun_at)
             if isinstance(held, Place):
                 self._connecting = held
@@ -408,7 +414,7 @@ class Exchange:
         if self._tried:
             refusal = Refusal(
                 502,
-                f"{len(self._tried)} replica(s) failed before answering",
+                f"no replica answered: {_said(self._failures)}",
                 "bad_gateway",
                 retry_after_seconds=1,
             )
@@ -509,6 +515,22 @@ class Exchange:
         grant, self._grant = self._grant, None
         if grant is not None and grant.released is not None:
             grant.released()
+
+
+_CAUSES: Final = {
+    "connect": "could not be connected to",
+    "reset": "closed the connection",
+    "malformed": "sent what is no answer of HTTP/1.1",
+    "silent": "fell silent",
+}
+
+
+def _said(causes: Sequence[str]) -> str:
+    """What came of the replicas that were asked, in words."""
+    counted = {cause: causes.count(cause) for cause in causes}
+    return ", ".join(
+        f"{number} {_CAUSES.get(cause, f'answered {cause}')}" for cause, number in counted.items()
+    )
 
 
 def keep_end(end: bytearray, data: bytes) -> None:

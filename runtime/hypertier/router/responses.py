@@ -97,7 +97,7 @@ class ResponsesExchange(Exchange):
         self._upstream = None
         self._proxy.outliers.succeeded(replica)
         self._release(None)
-        self._tried = {*self._tried, replica}
+        self._gave_nothing(replica, cause)
         self._proxy.counts.retried(cause)
         self.start()
 

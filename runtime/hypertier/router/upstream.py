@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final, Protocol, cast
 
 import httptools
 
 from hypertier.router.chunks import DONE, NOT_PLAIN, before, read_chunks
 from hypertier.router.gathering import ENOUGH_BYTES, NUM_QUICK, QUICK_SECONDS, Gathering
-from hypertier.router.heads import response_head
+from hypertier.router.heads import is_framed_for_clients, response_head
 from hypertier.router.plain import CHUNKED, AnswerReader, ResponseHead
 from hypertier.router.replicas import Replica
 
@@ -20,6 +21,8 @@ MAX_IDLE_PER_REPLICA: Final = 256
 # Below this a head and a body are one write; above, joining would copy more than a second buffer costs.
 _JOIN_BYTES: Final = 64 * 1024
 _BY_PARSER: Final = -2
+_BARE_LF: Final = re.compile(rb"(?<!\r)\n")
+_BEGIN: Final = b"HTTP/1."
 _NO_END: Final = 1 << 62
 
 
@@ -340,6 +343,9 @@ class Upstream:
         parser = cast(httptools.HttpResponseParser, self._parser)
         while True:
             end = buffered.find(b"\r\n\r\n") + 4
+            if _is_no_head(buffered if end < 4 else buffered[:end]):
+                self._fail(exchange)
+                return None
             if end < 4:
                 self._head = buffered
                 if len(buffered) > MAX_RESPONSE_HEAD_BYTES:
@@ -357,7 +363,13 @@ class Upstream:
             status = parser.get_status_code()
             if status >= 200:
                 break
-            self._complete, self._num_messages = False, 0  # 100 and 103 are for this hop alone
+            # These are for this hop alone, and have no body, whatever they say; llhttp believes some of them.
+            self._complete = False
+            self._begin_parser()
+            parser = cast(httptools.HttpResponseParser, self._parser)
+        if not is_framed_for_clients(raw):
+            self._fail(exchange)
+            return None
         if status in ASKED_STATUSES and exchange.may_retry(status):
             self.close()
             exchange.failed(str(status))
@@ -406,3 +418,8 @@ class Upstream:
             exchange.broken()
         else:
             exchange.failed("malformed")
+
+
+def _is_no_head(data: bytes) -> bool:
+    """What begins so never becomes a head: nobody needs to wait for its end."""
+    return data[: len(_BEGIN)] != _BEGIN[: len(data)] or _BARE_LF.search(data) is not None

@@ -107,3 +107,20 @@ def test_engine_sees_the_host_that_the_client_asked_for() -> None:
             return engine.received[0].header(b"host")
 
     assert run_loop(act()) == b"llama.models.example:8443"
+
+
+def test_engine_that_speaks_no_http_1_1_is_told_of_at_once_and_left() -> None:
+    async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\ncontent-length: 2\n\n{}")
+
+    async def act() -> tuple[int, str]:
+        async with routed(FakeEngine(answer)) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}"))
+            refused = await client.answer()
+            return refused.status, json.loads(refused.body)["error"]["message"]
+
+    status, message = run_loop(act())
+
+    assert status == 502
+    assert message == "no replica answered: 1 sent what is no answer of HTTP/1.1"

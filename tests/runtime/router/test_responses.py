@@ -157,6 +157,26 @@ def test_response_that_nobody_has_is_the_engines_own_404_and_harms_none() -> Non
     assert retries == {"404": 40}
 
 
+def test_who_could_not_answer_and_who_has_not_the_response_are_told_apart() -> None:
+    async def act() -> tuple[int, str]:
+        one, other = keepers(2)
+        async with routed(one, other, strategy="roundrobin") as router:
+            await other.kill()
+            client = await RawClient.connect(router.port)
+            answers = []
+            for _ in range(2):  # in turns: one of them has the living replica asked first
+                client.send(get(RESPONSES + b"/resp_x"))
+                answers.append(await client.answer())
+            answer = next(a for a in answers if a.status == 502)
+            return answer.status, json.loads(answer.body)["error"]["message"]
+
+    status, message = run_loop(act())
+
+    assert status == 502
+    assert "1 answered 404" in message
+    assert "1 could not be connected to" in message
+
+
 def test_404_of_what_names_no_response_is_asked_of_one_alone() -> None:
     async def act() -> tuple[list[int], int]:
         engines = keepers(3)

@@ -58,7 +58,7 @@ class Carried:
     def failed(self, cause: str, *, answering: bool = False) -> None:
         self.ends.append(cause)
 
-    def may_retry(self) -> bool:
+    def may_retry(self, status: int = 0) -> bool:
         return False
 
 
@@ -135,3 +135,77 @@ def test_malformed_chunks_break_the_answer(body: bytes) -> None:
     begun, _, _ = carry(CHUNKED + b"2\r\nab\r\n", body + b"x" * 64)
 
     assert begun.ends == ["broken"]
+
+
+@pytest.mark.parametrize("status", [100, 102, 103, 150, 199])
+@pytest.mark.parametrize("field", [b"content-length: 5", b"transfer-encoding: chunked", b"x: 1"])
+@pytest.mark.parametrize("cut", [None, 30])
+def test_interim_answer_has_no_body_whatever_it_says(status: int, field: bytes, cut: int | None) -> None:
+    data = b"HTTP/1.1 %d X\r\n%b\r\n\r\n" % (status, field) + ANSWERS["length"]
+
+    carried, upstream, replica = carry(*((data,) if cut is None else (data[:cut], data[cut:])))
+
+    assert carried.ends == ["complete"]
+    assert carried.data == ANSWERS["length"]
+    assert replica.idle == [upstream]
+
+
+@pytest.mark.parametrize("field", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
+def test_answer_without_a_body_names_none(field: bytes) -> None:
+    carried, _, _ = carry(b"HTTP/1.1 204 No Content\r\nx: 1\r\n" + field + b"\r\n\r\n")
+
+    assert carried.ends == ["complete"]
+    assert carried.data == b"HTTP/1.1 204 No Content\r\nx: 1\r\n\r\n"
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_bytes_behind_an_answer_without_a_body_are_no_answer(status: int) -> None:
+    carried, upstream, _ = carry(b"HTTP/1.1 %d X\r\ncontent-length: 5\r\n\r\nhello" % status)
+
+    assert carried.data == b""
+    assert carried.ends == ["malformed"]
+    assert not upstream.usable
+
+
+@pytest.mark.parametrize(
+    "codings",
+    [b"gzip, chunked", b"chunked, gzip", b"gzip", b"identity", b"chunked, chunked", b"chunked;a=b", b""],
+)
+def test_answer_in_a_coding_that_nobody_asked_for_is_none(codings: bytes) -> None:
+    carried, upstream, _ = carry(HEAD + b"transfer-encoding: " + codings + b"\r\n\r\n0\r\n\r\n")
+
+    assert carried.data == b""
+    assert carried.ends == ["malformed"]
+    assert not upstream.usable
+
+
+def test_chunks_in_http_1_0_are_no_answer() -> None:
+    carried, _, _ = carry(b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n")
+
+    assert carried.ends == ["malformed"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\ncontent-length: 2\n\nab",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\n\nab",
+        b"HTTP/1.1 200 OK\r\nx: 1\ny: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\n",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x46",
+        b"HTTP/2 200\r\n",
+        b"<html>",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 1000])
+def test_what_never_becomes_a_head_is_not_waited_for(data: bytes, size: int) -> None:
+    parts = [data[at : at + size] for at in range(0, len(data), size)]
+
+    for num in range(1, len(parts) + 1):
+        carried, upstream, _ = carry(*parts[:num])
+        if carried.ends:
+            break
+
+    assert carried.ends == ["malformed"]
+    assert not upstream.usable
