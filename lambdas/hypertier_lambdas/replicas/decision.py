@@ -15,6 +15,13 @@ from enum import Enum
 
 from .event import AlarmEvent, ScheduleEvent
 
+HELD_LATELY = timedelta(minutes=3)
+"""The sleep alarm's last data points are up to so old: it does not know of a request that was held since.
+
+An alarm that stays in ALARM does not ask again, so that whoever went to sleep over a held request would not
+be woken while requests come. Less than any idle time of a deployment file, 5 minutes, or nobody slept.
+"""
+
 
 class Action(Enum):
     """What a decision asks for."""
@@ -133,6 +140,11 @@ def decide(event: AlarmEvent | ScheduleEvent, state: ReplicaState, now: datetime
     if event.alarm_name == limits.sleep_alarm:
         if bounds.min_replicas > 0:
             return stay(f"MIN_REPLICAS {bounds.min_replicas}{bounds.source} lets nobody sleep")
+        held = state.seen.get(limits.wake_alarm)
+        if held is not None and event.transitioned_at - held < HELD_LATELY:
+            return stay(
+                f"requests were held at {held.isoformat()}, of which {event.alarm_name} can't know yet"
+            )
         # Whatever the cooldown says: this alarm does not ask again while it stays as it is.
         reason = f"{event.alarm_name} went to ALARM: nobody asks, sleep from {state.replicas} to 0 replicas"
         return Decision(Action.DOWN, 0, reason, remember=True)

@@ -51,6 +51,25 @@ def test_the_last_replica_goes_and_comes_by_its_own_alarms(
     assert decide(rings(alarm), state, NOW).replicas == expected
 
 
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [
+        pytest.param(0, 2, id="at once"),
+        pytest.param(2.9, 2, id="before the data can tell"),
+        pytest.param(5, 0, id="after the shortest time without a request"),
+        pytest.param(-1, 2, id="held after the alarm rang, whose event comes late"),
+    ],
+)
+def test_nobody_sleeps_over_a_request_of_which_the_alarm_cannot_know(minutes: float, expected: int) -> None:
+    awake = decide(rings(WAKE), ReplicaState(2, LIMITS), NOW)
+    state = ReplicaState(2, LIMITS, seen={WAKE: NOW})
+
+    decision = decide(rings(SLEEP, NOW + timedelta(minutes=minutes)), state, NOW)
+
+    assert awake.remember  # that is how the other one knows
+    assert decision.replicas == expected
+
+
 @given(st.sampled_from([HIGH, LOW, SLEEP, WAKE]), st.integers(0, 5), st.booleans())
 def test_only_the_sleep_alarm_leaves_nobody_and_only_who_sleeps_is_woken(
     alarm: str, replicas: int, asleep: bool
