@@ -55,3 +55,15 @@ def function(stack: cdk.Stack, code: Path, name: str = "handler", **settings: An
         code=lambda_.Code.from_asset(str(code)),
         **settings,
     )
+
+
+def let_call(function: lambda_.Function, principal: str) -> lambda_.Function:
+    """The function, which a service may call now."""
+    lambda_.CfnPermission(
+        cdk.Stack.of(function),
+        f"{function.node.id}MayBeCalled",
+        action="lambda:InvokeFunction",
+        function_name=function.function_arn,
+        principal=principal,
+    )
+    return function

@@ -18,6 +18,7 @@ from hypertier_cdk.testing.alarm_states import (
     state_after,
     topic_message,
 )
+from hypertier_cdk.testing.permissions import ALARMS, TOPICS, refuse_stranger
 from hypertier_cdk.testing.providers import Made, Resource
 
 GetMetricData = Callable[..., Mapping[str, Any]]
@@ -73,7 +74,7 @@ class Alarms:
         return self._change(alarm_name, event, event, state)
 
     def _change(self, alarm_name: str, event: object, message: object, state: str) -> list[Any]:
-        actions = self._actions(alarm_name, state)
+        alarm, actions = self._actions(alarm_name, state)
         for action in actions:
             if ":lambda:" not in action and ":sns:" not in action:
                 raise DeploymentError(
@@ -81,22 +82,26 @@ class Alarms:
                 )
         self._states[alarm_name] = state
         subject = f'{state}: "{alarm_name}"'
-        return [answer for action in actions for answer in self._act(action, subject, event, message)]
+        return [answer for action in actions for answer in self._act(action, alarm, subject, event, message)]
 
-    def _actions(self, alarm_name: str, state: str) -> list[str]:
+    def _actions(self, alarm_name: str, state: str) -> tuple[str, list[str]]:
+        """The alarm's ARN, and what it does."""
         for resource, made in self._existing("AWS::CloudWatch::Alarm"):
             if made.ref == alarm_name:
                 enabled = resource.properties.get("ActionsEnabled", True)
-                return list(resource.properties.get(ACTIONS[state], ())) if enabled else []
+                actions = resource.properties.get(ACTIONS[state], ()) if enabled else ()
+                return str(made.attributes["Arn"]), list(actions)
         raise DeploymentError(f"there is no alarm {alarm_name}")
 
-    def _act(self, action: str, subject: str, event: object, message: object) -> Iterator[Any]:
+    def _act(self, action: str, alarm: str, subject: str, event: object, message: object) -> Iterator[Any]:
         if ":lambda:" in action:
+            refuse_stranger(self._existing, action, ALARMS, alarm)
             yield self._invoke(action, event)
             return
         text = json.dumps(message)
         self.messages.setdefault(action, []).append(text)
         for subscription, function in self._functions_of(action):
+            refuse_stranger(self._existing, function, TOPICS, action)
             record = _record(action, subscription, subject, text)
             yield self._invoke(function, {"Records": [record]})
 

@@ -13,11 +13,12 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_cloudwatch as cw
-from fakes_assembly import assembly, function
+from fakes_assembly import assembly, function, let_call
 
 from hypertier.errors import DeploymentError
 from hypertier_cdk.testing import Emulator
 from hypertier_cdk.testing.alarm_states import state_after
+from hypertier_cdk.testing.permissions import ALARMS
 
 ALARM, OK, UNKNOWN = "ALARM", "OK", "INSUFFICIENT_DATA"
 BEFORE = "as before"
@@ -53,7 +54,7 @@ NOW = datetime(2026, 12, 2, 12, 0, 30, tzinfo=UTC)
 
 def told_of(stack: cdk.Stack, code: Path, metric: cw.IMetric) -> None:
     """An alarm of two minutes that calls a function."""
-    called = function(stack, code, environment={"MINE": "rung"})
+    called = let_call(function(stack, code, environment={"MINE": "rung"}), ALARMS)
     alarm = cw.Alarm(stack, "Alarm", alarm_name="full", metric=metric, threshold=3, evaluation_periods=2)
     inner = alarm.node.default_child
     assert isinstance(inner, cw.CfnAlarm)

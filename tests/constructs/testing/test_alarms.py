@@ -10,10 +10,11 @@ import pytest
 from aws_cdk import aws_cloudwatch as cw
 from aws_cdk import aws_sns as sns
 from constructs import IConstruct
-from fakes_assembly import assembly, function
+from fakes_assembly import assembly, function, let_call
 
 from hypertier.errors import ConfigError, DeploymentError
 from hypertier_cdk.testing import Emulator
+from hypertier_cdk.testing.permissions import ALARMS, TOPICS
 
 
 def alarmed(stack: cdk.Stack, action: Callable[[IConstruct], str], state: str = "alarm") -> None:
@@ -32,7 +33,8 @@ def test_an_alarm_calls_its_functions(code: Path) -> None:
     emulator.deploy(
         assembly(
             lambda stack: alarmed(
-                stack, lambda _: function(stack, code, environment={"MINE": "rung"}).function_arn
+                stack,
+                lambda _: let_call(function(stack, code, environment={"MINE": "rung"}), ALARMS).function_arn,
             )
         )
     )
@@ -40,6 +42,25 @@ def test_an_alarm_calls_its_functions(code: Path) -> None:
     (answer,) = emulator.ring("full", {"state": "ALARM"})
 
     assert (answer["event"], answer["env"]) == ({"state": "ALARM"}, "rung")
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        pytest.param(None, id="nobody"),
+        pytest.param(TOPICS, id="another service"),
+    ],
+)
+def test_an_alarm_that_may_not_call_its_function_is_refused(code: Path, allowed: str | None) -> None:
+    def action(stack: cdk.Stack) -> str:
+        made = function(stack, code, environment={"MINE": "rung"})
+        return (let_call(made, allowed) if allowed else made).function_arn
+
+    emulator = Emulator()
+    emulator.deploy(assembly(lambda stack: alarmed(stack, lambda _: action(stack))))
+
+    with pytest.raises(DeploymentError, match=r"alarms\.cloudwatch\.amazonaws\.com may not call .*:handler"):
+        emulator.ring("full", {})
 
 
 @pytest.mark.parametrize(
@@ -59,7 +80,7 @@ def test_an_alarm_that_cannot_be_let_off_says_why(name: str, said: str) -> None:
 
 def told(stack: cdk.Stack, code: Path, *, inline: bool) -> str:
     """A topic that a function listens to, by a resource of its own or by the topic's property."""
-    listener = function(stack, code, environment={"MINE": "told"}).function_arn
+    listener = let_call(function(stack, code, environment={"MINE": "told"}), TOPICS).function_arn
     listening = {"endpoint": listener, "protocol": "lambda"}
     topic = sns.CfnTopic(stack, "Topic", subscription=[listening] if inline else None)
     if not inline:

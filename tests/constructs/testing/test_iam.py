@@ -153,6 +153,7 @@ REPLICAS = {
     "an access entry knows it": ('"KubernetesGroups"', '"Tags"', "GET .*HTTP 403"),
     "RBAC lets it patch": (r"\"get\",\"patch\"", r"\"get\",\"list\"", "PATCH .*HTTP 403"),
     "RBAC names its Deployment": (r"\"resourceNames\":[\"llama-8b-", r"\"resourceNames\":[\"b-", "HTTP 403"),
+    "alarms may call it": ("lambda.alarms.cloudwatch.amazonaws.com", "s3.amazonaws.com", "may not call"),
     "it may hand on what failed": ("sqs:SendMessage", "sqs:ReceiveMessage", "may not hand on what failed"),
     "it may write its log": ("logs:PutLogEvents", "logs:GetLogEvents", "may not write its log"),
 }
