@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hypertier.errors import ConfigError
+from hypertier.guardrail_url import read_guardrail_url
 
 if TYPE_CHECKING:
     from hypertier.router.tls import EngineTls
@@ -17,7 +18,6 @@ _SERVICE = re.compile(
     r"([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)/([a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
     r":([0-9]{1,5}|(?=[0-9-]*[a-z])[a-z0-9](?:[a-z0-9-]{0,13}[a-z0-9])?)"
 )
-_GUARDRAIL = re.compile(r"http://([^/?#\s@]+)(/[!-~]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,8 @@ def parse_kv_events(text: str) -> Address:
 
 def parse_guardrail(text: str) -> tuple[Address, str]:
     """Read `http://HOST:PORT/PATH` of a guardrail: where it is, and the path. Raises ConfigError."""
-    match = _GUARDRAIL.fullmatch(text)
-    address = _split_address(match[1]) if match is not None else None
-    if match is None or address is None or address.port == 0:
-        raise ConfigError("--guardrail-url", text, "http://HOST:PORT/PATH of the service")
-    return address, match[2] or "/"
+    host, port, path = read_guardrail_url("--guardrail-url", text)
+    return Address(host, port), path
 
 
 def _split_address(text: str) -> Address | None:

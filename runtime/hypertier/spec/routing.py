@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hypertier.errors import ConfigError
+from hypertier.guardrail_url import read_guardrail_url
 from hypertier.spec.access import SECRET_NAME
 from hypertier.spec.quantities import parse_bytes, parse_seconds
 
 # As the router's own flags have them: `hypertier router --help`.
 OTLP_ENDPOINT = re.compile(r"https?://([^/?#\s@:\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?/?")
-GUARDRAIL_URL = re.compile(r"http://([^/?#\s@:\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})(/[!-~]*)?")
 MODEL = re.compile(r"[A-Za-z0-9._:/@+-]{1,200}")
 KIND = re.compile(r"[A-Za-z]{1,63}")
 MAX_CPUS = 64
@@ -128,9 +128,7 @@ class Guardrail:
     timeout: str = "1s"
 
     def __post_init__(self) -> None:
-        match = GUARDRAIL_URL.fullmatch(self.url)
-        if match is None or not 1 <= int(match["port"]) <= 65535:
-            raise ConfigError("routing.guardrail.url", self.url, "http://HOST:PORT/PATH of the service")
+        _ = self.port
         if self.on_failure not in ("open", "closed"):
             expected = "open, to let requests pass while the service fails, or closed, to refuse them"
             raise ConfigError("routing.guardrail.onFailure", self.on_failure, expected)
@@ -147,7 +145,7 @@ class Guardrail:
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self.url.removeprefix("http://").partition("/")[0].rpartition(":")[2])
+        return read_guardrail_url("routing.guardrail.url", self.url)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
