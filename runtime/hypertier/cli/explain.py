@@ -109,6 +109,12 @@ def _lines(decision: dict[str, Any]) -> str:
     predicted, real = decision.get("predicted_ttft_seconds"), decision.get("ttft_seconds")
     if predicted is not None or real is not None:
         lines.append(f"  first byte: predicted {_seconds(predicted)}, was {_seconds(real)}")
+    prefill = decision.get("prefill")
+    if prefill is not None:
+        lines.append(
+            f"  prefilled by {prefill['replica']} ({prefill['end']}): "
+            f"predicted {_seconds(prefill['predicted_seconds'])}, was {_seconds(prefill['seconds'])}"
+        )
     for other in decision.get("candidates", ()):
         lines.append(
             f"  {other['replica']}: {other['matched_bytes']} bytes, {other['in_flight']} in flight, "

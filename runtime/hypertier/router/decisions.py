@@ -19,6 +19,42 @@ _CACHED: Final = re.compile(rb'"cached_tokens"\s*:\s*(\d{1,12})')
 _PROMPT: Final = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,12})')
 
 
+class Prefilled:
+    """What became of a request's prompt on the replica that prefills; times are seconds.
+
+    `end` is `good`, or why the request was served whole. `predicted_seconds` is None where nothing is
+    learned.
+    """
+
+    __slots__ = ("end", "predicted_seconds", "replica", "seconds")
+
+    def __init__(self, replica: Replica, end: str, predicted_seconds: float | None, seconds: float) -> None:
+        self.replica = replica
+        self.end = end
+        self.predicted_seconds = predicted_seconds
+        self.seconds = seconds
+
+    def told(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "replica": self.replica.url,
+            "end": self.end,
+            "predicted_seconds": self.predicted_seconds,
+            "seconds": self.seconds,
+        }
+
+    @property
+    def headers(self) -> bytes:
+        """Lines of the answer's head."""
+        lines = b"x-hypertier-prefill-replica: %s\r\nx-hypertier-prefill-end: %s\r\n" % (
+            self.replica.name,
+            self.end.encode(),
+        )
+        if self.predicted_seconds is not None:
+            lines += b"x-hypertier-prefill-predicted: %.3f\r\n" % self.predicted_seconds
+        return lines + b"x-hypertier-prefill-seconds: %.3f\r\n" % self.seconds
+
+
 class Decision:
     """One request that ended. Times are seconds, None where they did not come.
 
@@ -33,6 +69,7 @@ class Decision:
         "ended_at",
         "first_byte_seconds",
         "model",
+        "prefilled",
         "prompt_bytes",
         "request_id",
         "seconds",
@@ -53,6 +90,7 @@ class Decision:
         candidates: Sequence[dict[str, Any]] = (),
         end_of_answer: bytes = b"",
         ended_at: float = 0.0,
+        prefilled: Prefilled | None = None,
     ) -> None:
         self.request_id = request_id
         self.model = model
@@ -65,6 +103,7 @@ class Decision:
         self.candidates = candidates
         self.end_of_answer = end_of_answer
         self.ended_at = ended_at
+        self.prefilled = prefilled
 
     def told(self, epoch: float) -> dict[str, Any]:
         """As JSON; `epoch` is the time since 1970 at which the router's clock was 0."""
@@ -85,6 +124,7 @@ class Decision:
             "seconds": self.seconds,
             "prompt_tokens": _number(_PROMPT, self.end_of_answer),
             "cached_tokens": _number(_CACHED, self.end_of_answer),
+            "prefill": None if self.prefilled is None else self.prefilled.told(),
             "candidates": list(self.candidates),
         }
 

@@ -19,7 +19,7 @@ from hypertier.router.admission import Admission, Arrival, Grant
 from hypertier.router.bounds import MAX_SECONDS
 from hypertier.router.canary import Canaries
 from hypertier.router.connection import ClientConnection, Pending
-from hypertier.router.decisions import weigh
+from hypertier.router.decisions import Prefilled, weigh
 from hypertier.router.heads import Request
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
 from hypertier.router.models import (
@@ -314,7 +314,9 @@ class Front:
         def go_on() -> None:
             passed = self._proxy.now() - begun_at
             try:
-                self._exchange(connection, request, inference, request_id, grant, waited + passed)
+                self._exchange(
+                    connection, request, inference, request_id, grant, waited + passed, leg.prefilled
+                )
             except Exception:
                 self._fault(connection, leg, grant)
 
@@ -336,6 +338,7 @@ class Front:
         waited_seconds: float,
     ) -> None:
         trace = self.tracing.begin(request, inference.model) if self.tracing is not None else None
+        prefilled: Prefilled | None = None,
         exchange: Exchange
         if request.upgrades:
             exchange = Tunnel(self._proxy, connection, request, inference, request_id, grant)
@@ -348,6 +351,7 @@ class Front:
         exchange.trace = trace
         connection.exchange = exchange
         self._proxy.retry_budget.request()
+        exchange.prefilled = prefilled
         if request.field(TIMEOUT_HEADER) is not None:
             exchange.end_by(deadline_of(request), waited_seconds)
         exchange.start()

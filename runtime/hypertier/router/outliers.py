@@ -37,8 +37,9 @@ class Outliers:
 
     A replica that comes back is on probation: its next failure takes it out again for twice as long, its
     next success ends that. `stall_seconds` of silence while `MIN_STALLED` streams or more wait for their
-    first token count as dead, too. Where others do the work `without_any`, all may be out. `groups` of
-    replicas can take one's place, each for a part of what it serves: all are one, where nothing is said.
+    first token count as dead, too. Where others do the work `without_any`, all that stall may be out: who
+    waits there loses time. `groups` of replicas can take one's place, each for a part of what it serves: all
+    are one, where nothing is said.
     """
 
     def __init__(
@@ -93,7 +94,8 @@ class Outliers:
     def _bar(self, replica: Replica, record: _Record, cause: str) -> None:
         if replica.state is not State.HEALTHY:
             return
-        if not self._without_any and self._is_needed(replica):
+        may_miss_all = self._without_any and cause == "stalled"
+        if not may_miss_all and self._is_needed(replica):
             self.num_withheld += 1
             return
         seconds = min(MAX_BAR_SECONDS, BAR_SECONDS * 2**record.num_bars)

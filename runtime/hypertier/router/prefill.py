@@ -18,12 +18,14 @@ from copy import copy
 from typing import Any
 
 from hypertier.errors import HttpError
+from hypertier.router.decisions import Prefilled
 from hypertier.router.engine_http import OutOfTimeError, ask
 from hypertier.router.heads import Request, request_head
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.outliers import Outliers
 from hypertier.router.picking import Picker
 from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.strategies.by_score import Choice
 
 log = logging.getLogger("hypertier.router")
 
@@ -110,7 +112,8 @@ class Prefillers:
 class Leg:
     """The first request, as a client's connection sees it; `go_on` is called once it ended, anyhow.
 
-    It has `timeout_seconds`, and less where its replica turns out to be frozen: see `WaitingRequest`.
+    `prefilled` is what came of it, None where no replica was asked. It has `timeout_seconds`, and less where
+    its replica turns out to be frozen: see `WaitingRequest`.
     """
 
     streamed = True
@@ -137,6 +140,9 @@ class Leg:
         self._on_gone = on_gone
         self._task: asyncio.Task[None] | None = None
         self._patience: asyncio.Timeout | None = None
+        self.prefilled: Prefilled | None = None
+        self._choice: Choice | None = None
+        self._sent_at = 0.0
 
     def start(self) -> None:
         """Send it."""
@@ -178,6 +184,10 @@ class Leg:
             if body is not None:
                 request.body = body
         prefillers.legs[cause] += 1
+        choice = self._choice
+        if choice is not None:
+            took = prefillers.now() - self._sent_at
+            self.prefilled = Prefilled(choice.replica, cause, choice.predicted_seconds, took)
         self._go_on()
 
     async def _prefill(self) -> tuple[str, dict[str, Any] | None]:
@@ -190,6 +200,7 @@ class Leg:
         choice = picker.pick(self, self._inference, now())
         if choice is None:
             return "no_replica", None
+        self._choice, self._sent_at = choice, now()
         replica = choice.replica
         pending = max(0, self._inference.num_bytes - choice.matched_bytes)
         prefillers.replicas.start(replica, pending)

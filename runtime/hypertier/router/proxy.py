@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from hypertier.router.admission import Grant
 from hypertier.router.counts import RequestCounts
-from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, weigh
+from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, Prefilled, weigh
 from hypertier.router.gathering import Gathering
 from hypertier.router.heads import Request, request_head
 from hypertier.router.health import is_own_limit
@@ -112,6 +112,7 @@ class Exchange:
     _deadline: asyncio.TimerHandle | None = None
     _first_byte_at: float | None = None
     trace: Trace | None = None
+    prefilled: Prefilled | None = None
     _end_status = "5xx"
     _candidates: Sequence[dict[str, Any]] = ()
     _end_of_answer: bytearray | None = None
@@ -336,6 +337,8 @@ class Exchange:
         more = b"" if has_request_id else b"x-request-id: %b\r\n" % self.request_id
         if self._is_explained and self.pick is not None:
             more += _explanation(self.pick)
+            if self.prefilled is not None:
+                more += self.prefilled.headers
         strategy = self.inference.strategy
         if strategy is not None and self.request.field(STRATEGY_HEADER) is not None:
             more += b"x-hypertier-strategy: %s\r\n" % strategy.encode()
@@ -471,7 +474,7 @@ class Exchange:
             self._note(status)
 
     def _end_trace(self, trace: Trace) -> None:
-        pick = self.pick
+        pick, prefilled = self.pick, self.prefilled
         trace.end(
             request_id=self.request_id.decode("latin-1"),
             status=self._end_status,
@@ -481,6 +484,10 @@ class Exchange:
             matched_bytes=None if pick is None else pick.matched_bytes,
             predicted_ttft_seconds=None if pick is None else pick.predicted_seconds,
             num_tried=len(self._tried),
+            prefill_replica=None if prefilled is None else prefilled.replica.url,
+            prefill_end=None if prefilled is None else prefilled.end,
+            prefill_predicted_seconds=None if prefilled is None else prefilled.predicted_seconds,
+            prefill_seconds=None if prefilled is None else prefilled.seconds,
         )
 
     def _note(self, status: str) -> None:
@@ -501,6 +508,7 @@ class Exchange:
                 self._candidates,
                 bytes((self._end_of_answer or b"")[-END_BYTES:]) if self._is_weighed else b"",
                 now,
+                self.prefilled,
             )
         )
 

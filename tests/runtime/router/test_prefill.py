@@ -15,6 +15,7 @@ from fakes_router import routed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypertier.cli.explain import _lines
 from hypertier.errors import ConfigError
 from hypertier.router.outliers import FAILURES_IN_A_ROW
 from hypertier.router.prefill import with_members
@@ -173,27 +174,80 @@ def test_prefiller_that_falls_silent_with_a_prompt_in_hand_keeps_nobody_waiting(
     assert run_loop(act()) == ([200, 200], {"silent": 2}, 0, 0)
 
 
-def test_prefiller_that_fails_again_and_again_is_asked_no_more_whatever_its_health_says() -> None:
-    async def act() -> tuple[set[int], int, dict[str, int], bool]:
-        prefiller = await FakeEngine(answering(json_answer(b"{}", b"500 Oops"))).start()
+@pytest.mark.parametrize(("num", "num_left"), [(1, 1), (2, 1), (4, 2)])
+def test_half_of_the_prefillers_stay_whatever_they_are_sent(num: int, num_left: int) -> None:
+    """A prompt that each fails on is at fault itself, and what none fails on is still prefilled."""
+
+    async def act() -> tuple[set[int], int, int, bool]:
+        oops = answering(json_answer(b"{}", b"500 Oops"))
+        prefillers = [await FakeEngine(oops).start() for _ in range(num)]
         decoder = FakeEngine()
         try:
-            async with routed(decoder, prefill_replicas=(prefiller.url,)) as router:
+            urls = tuple(prefiller.url for prefiller in prefillers)
+            async with routed(decoder, prefill_replicas=urls) as router:
                 client = await RawClient.connect(router.port)
                 statuses = set()
-                for _ in range(2 * FAILURES_IN_A_ROW):
-                    client.send(post(CHAT, json.dumps(LONG).encode()))
+                for number in range(4 * num * FAILURES_IN_A_ROW):
+                    body = LONG | {"user": str(number)}
+                    client.send(post(CHAT, json.dumps(body).encode()))
                     statuses.add((await client.answer()).status)
                 assert router.front.prefillers is not None
-                ejected = f'ejections_total{{cause="failures",replica="{prefiller.url}"}} 1.0'
-                is_counted = ejected in router.metrics.text().decode()
-                legs = dict(router.front.prefillers.legs)
-                return statuses, len(prefiller.received), legs, is_counted
+                text = router.metrics.text().decode()
+                is_counted = 'ejections_total{cause="failures",replica="http://127.0.0.1:' in text
+                legs = router.front.prefillers.legs["no_replica"]
+                return statuses, len(router.front.prefillers.replicas.healthy), legs, is_counted
+        finally:
+            for prefiller in prefillers:
+                await prefiller.kill()
+
+    assert run_loop(act()) == ({200}, num_left, 0, num > 1)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "end"),
+    [(prefilled, "good"), (answering(json_answer(b"{}", b"500 Oops")), "status_500")],
+    ids=["good", "served-whole"],
+)
+def test_who_prefilled_is_told_wherever_who_decoded_is(behaviour: Behaviour, end: str) -> None:
+    async def act() -> tuple[Answer, str, dict[str, Any]]:
+        prefiller = await FakeEngine(behaviour).start()
+        try:
+            async with routed(FakeEngine(), prefill_replicas=(prefiller.url,), explain=True) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, json.dumps(LONG).encode()))
+                answer = await client.answer()
+                (decision,) = router.front._proxy.decisions.told(None, 1)
+                return answer, prefiller.url, decision
         finally:
             await prefiller.kill()
 
-    ends = {"status_500": FAILURES_IN_A_ROW, "no_replica": FAILURES_IN_A_ROW}
-    assert run_loop(act()) == ({200}, FAILURES_IN_A_ROW, ends, True)
+    answer, url, decision = run_loop(act())
+
+    assert (decision["prefill"]["replica"], decision["prefill"]["end"]) == (url, end)
+    assert decision["prefill"]["seconds"] > 0
+    assert answer.header(b"x-hypertier-prefill-replica") == url.removeprefix("http://").encode()
+    assert answer.header(b"x-hypertier-prefill-end") == end.encode()
+    assert float(answer.header(b"x-hypertier-prefill-seconds") or b"0") >= 0
+    assert f"prefilled by {url} ({end})" in _lines(decision)
+
+
+def test_a_request_that_is_not_split_tells_of_no_prefill() -> None:
+    async def act() -> tuple[Answer, dict[str, Any]]:
+        prefiller = await FakeEngine(prefilled).start()
+        try:
+            async with routed(FakeEngine(), prefill_replicas=(prefiller.url,), explain=True) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, json.dumps(SHORT).encode()))
+                answer = await client.answer()
+                (decision,) = router.front._proxy.decisions.told(None, 1)
+                return answer, decision
+        finally:
+            await prefiller.kill()
+
+    answer, decision = run_loop(act())
+
+    assert decision["prefill"] is None
+    assert answer.header(b"x-hypertier-prefill-replica") is None
 
 
 def test_no_prefiller_is_blamed_for_the_time_that_clients_give() -> None:
