@@ -103,16 +103,20 @@ class Canaries:
 
     def __init__(self, *, use: Callable[[Routes], None], report: Callable[[str], None]) -> None:
         self.rolled_back: Counter[tuple[str, str, str]] = Counter()
+        self.fell_back: Counter[tuple[str, str]] = Counter()
+        """Requests by the name that they asked for, and the model drawn for them that no replica had."""
         self.out: dict[bytes, set[bytes]] = {}
         """By name, the models that get nothing."""
         self._use = use
         self._report = report
         self._written = Routes()
         self._arms: dict[bytes, dict[bytes, Arm]] = {}
+        self._missed: set[tuple[bytes, bytes]] = set()
 
     def follow(self, routes: Routes) -> None:
         """The file says this; of names of which it says what it said before, everything stays known."""
         before, self._written = self._written, routes
+        self._missed.clear()
         kept = {name for name, route in routes.models.items() if before.models.get(name) == route}
         self.out = {name: models for name, models in self.out.items() if name in kept}
         self._arms = {
@@ -137,6 +141,17 @@ class Canaries:
             if arm is not None:
                 arm.add(status, first_byte_seconds)
                 self._judge(name, arms, model)
+
+    def fall_back(self, name: bytes, model: bytes, instead: bytes) -> None:
+        """A request for this name was to go to a model that no replica has, and goes to another."""
+        names = [each.decode("utf-8", "replace") for each in (name, model, instead)]
+        self.fell_back[names[0], names[1]] += 1
+        if (name, model) not in self._missed:
+            self._missed.add((name, model))
+            self._report(
+                f"no replica has {names[1]}, a model of the split of {names[0]}: {names[2]} answers instead"
+            )
+        self.ended(model, "5xx")
 
     def _judge(self, name: bytes, arms: dict[bytes, Arm], model: bytes) -> None:
         route = self._written.models[name]

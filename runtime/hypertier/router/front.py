@@ -36,7 +36,7 @@ from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.responses import PATH as RESPONSES_PATH
 from hypertier.router.responses import ResponseHolders, ResponsesExchange
-from hypertier.router.routes import STRATEGY_HEADER, Routes
+from hypertier.router.routes import STRATEGY_HEADER, Route, Routes
 from hypertier.router.settings import RouterSettings
 from hypertier.router.shadow import ShadowClient, Shadows
 from hypertier.router.tracing import Tracing
@@ -218,7 +218,7 @@ class Front:
             self._rename_model(asked, self._models.aliases)
         inference = self._read(asked, seed)
         if self._routes is not None:
-            inference = self._route(self._routes, asked, inference, b"", seed)
+            inference = self._route(self._routes, asked, inference, b"", seed, is_sent=False)
         if refusal is None and inference.model is not None:
             refusal = self._models.refusal(inference.model)
         picker, now = self._proxy.picker, self._proxy.now()
@@ -275,6 +275,8 @@ class Front:
             if grant is not None and grant.released is not None:
                 grant.released()
             self._answer_or_point_to_metrics(connection, request)
+            return
+        if self._answer_of_model(connection, request, grant):
             return
         aliases = self._models.aliases
         if aliases:
@@ -336,9 +338,9 @@ class Front:
         request_id: bytes,
         grant: Grant | None,
         waited_seconds: float,
+        prefilled: Prefilled | None = None,
     ) -> None:
         trace = self.tracing.begin(request, inference.model) if self.tracing is not None else None
-        prefilled: Prefilled | None = None,
         exchange: Exchange
         if request.upgrades:
             exchange = Tunnel(self._proxy, connection, request, inference, request_id, grant)
@@ -349,9 +351,9 @@ class Front:
         else:
             exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
         exchange.trace = trace
+        exchange.prefilled = prefilled
         connection.exchange = exchange
         self._proxy.retry_budget.request()
-        exchange.prefilled = prefilled
         if request.field(TIMEOUT_HEADER) is not None:
             exchange.end_by(deadline_of(request), waited_seconds)
         exchange.start()
@@ -368,7 +370,14 @@ class Front:
             self._cast_shadow(request, {model: route.shadow}, request_id, seed)
 
     def _route(
-        self, routes: Routes, request: Request, inference: InferenceRequest, request_id: bytes, seed: bytes
+        self,
+        routes: Routes,
+        request: Request,
+        inference: InferenceRequest,
+        request_id: bytes,
+        seed: bytes,
+        *,
+        is_sent: bool = True,
     ) -> InferenceRequest:
         """Which strategy chooses, and which model answers."""
         header = request.field(STRATEGY_HEADER) if routes.by_header else None
@@ -376,12 +385,30 @@ class Front:
         model = inference.model
         route = routes.models.get(model) if model is not None else None
         if model is not None and route is not None:
-            variant = route.variant(_route_key(inference, request_id))
+            drawn = route.variant(_route_key(inference, request_id))
+            variant = None if drawn is None else self._served(model, route, drawn)
+            if drawn is not None and variant is not None and variant != drawn:
+                self._fell_back(model, drawn, variant, is_sent=is_sent)
             if variant is not None and variant != model:
                 session = inference.session
                 self._rename_model(request, {model: variant})
                 inference = self._read(request, seed).replace(session=session)
         return inference.replace(strategy=strategy) if strategy is not None else inference
+
+    def _served(self, name: bytes, route: Route, variant: bytes) -> bytes:
+        """The variant; where no replica has it, the largest of the split that one has, or else the name."""
+        if self._models.refusal(variant) is None:
+            return variant
+        by_share = sorted(route.split, key=lambda entry: -entry[1])
+        for other in (*(model for model, _ in by_share), name):
+            if self._models.refusal(other) is None:
+                return other
+        return variant  # the client is told
+
+    def _fell_back(self, name: bytes, drawn: bytes, variant: bytes, *, is_sent: bool) -> None:
+        """Count it, where it is a request and no question."""
+        if is_sent and self.canaries is not None:
+            self.canaries.fall_back(name, drawn, variant)
 
     def _cast_shadow(
         self, request: Request, renamed: Mapping[bytes, bytes], request_id: bytes, seed: bytes
@@ -423,6 +450,18 @@ class Front:
             named = aliases.get(bytes(request.body[span[0] : span[1]]))
             body = request.body if named is None else openai.spliced(request.body, span, named)
         request.body = body
+
+    def _answer_of_model(self, connection: ClientConnection, request: Request, grant: Grant | None) -> bool:
+        """Answer `/v1/models/NAME`, as OpenAI does and no engine, where a replica has the model."""
+        name = model_in_path(request.path)
+        told = self._models.answer_of(name) if name is not None else None
+        if told is None:
+            return False
+        connection.exchange = None
+        if grant is not None and grant.released is not None:
+            grant.released()
+        self._answer(connection, request, 200, told)
+        return True
 
     def _answer_of_models(
         self, connection: ClientConnection, request: Request, inference: InferenceRequest, grant: Grant | None
@@ -470,7 +509,9 @@ class Front:
         content_type: bytes = b"application/json",
     ) -> None:
         if request.method not in _LOCAL_METHODS:
-            self._refuse(connection, Refusal(405, "this path answers GET", "method_not_allowed"))
+            allowed = b"allow: GET, HEAD\r\n"  # RFC 9110 section 15.5.6 (read 2026-12-02): a 405 says that
+            refusal = Refusal(405, "this path answers GET", "method_not_allowed", headers=allowed)
+            self._refuse(connection, refusal)
             return
         connection.write(
             openai.response(

@@ -209,6 +209,12 @@ class RouteCounts(Collector):
             ["model", "canary", "cause"],
             self._canaries.rolled_back,
         )
+        yield counter(
+            "hypertier_router_split_fallbacks",
+            "Requests whose model of a split no replica had, so that another one answered.",
+            ["model", "canary"],
+            self._canaries.fell_back,
+        )
 
 
 class ProtectionCounts(Collector):

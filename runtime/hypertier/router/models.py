@@ -106,6 +106,20 @@ class Models:
         """
         if self._answer is not None and self._answer[0] is self.split:
             return self._answer[1]
+        text = json.dumps({"object": "list", "data": list(self._merged().values())}).encode()
+        self._answer = self.split, text
+        return text
+
+    def answer_of(self, name: bytes) -> bytes | None:
+        """What the list has of this name, which vLLM itself does not tell; None where it has nothing."""
+        for model in (name, self.aliases.get(name, name), *self.split.get(name, ())):
+            for listed in self._listed.values():
+                if model in listed:
+                    renamed = {} if model == name else {"id": name.decode(), "root": model.decode()}
+                    return json.dumps({**listed[model], **renamed}).encode()
+        return None
+
+    def _merged(self) -> dict[bytes, Mapping[str, Any]]:
         merged: dict[bytes, Mapping[str, Any]] = {}
         for listed in self._listed.values():
             for name, entry in listed.items():
@@ -115,9 +129,7 @@ class Models:
         for name, model in others:
             if model in merged:
                 merged.setdefault(name, {**merged[model], "id": name.decode(), "root": model.decode()})
-        text = json.dumps({"object": "list", "data": list(merged.values())}).encode()
-        self._answer = self.split, text
-        return text
+        return merged
 
     @property
     def speaks_for_all(self) -> bool:

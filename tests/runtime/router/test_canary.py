@@ -152,7 +152,7 @@ def test_without_rollback_nothing_is_judged() -> None:
 
 @pytest.mark.parametrize("is_served", [True, False], ids=["fails", "served-by-nobody"])
 def test_a_router_stops_asking_a_canary_that_fails(is_served: bool, tmp_path: Path) -> None:
-    """Its engine answers 500, or there is none; clients see it until enough of them did."""
+    """Where its engine answers 500, clients see it until enough of them did; where it has none, never."""
 
     async def act() -> tuple[list[int], str]:
         path = tmp_path / "routes.yaml"
@@ -171,7 +171,7 @@ def test_a_router_stops_asking_a_canary_that_fails(is_served: bool, tmp_path: Pa
     statuses, page = run_loop(act())
 
     failed = [number for number, status in enumerate(statuses) if status != 200]
-    assert 10 <= len(failed) < 40
+    assert 10 <= len(failed) < 40 if is_served else not failed
     assert set(statuses[100:]) == {200}
     assert 'hypertier_router_canary_rollbacks_total{canary="m2",cause="errors",model="m"} 1.0' in page
 
@@ -192,4 +192,37 @@ def test_to_ask_where_a_request_would_go_is_no_request(tmp_path: Path) -> None:
             assert router.front.canaries is not None
             return reasons, router.front.canaries.rolled_back.total()
 
-    assert run_loop(act()) == ({"model_not_found", "turn"}, 0)
+    assert run_loop(act()) == ({"turn"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("split", "served", "expected"),
+    [
+        ("{m: 1, m2: 1}", ("m",), "m"),
+        ("{m1: 1, m2: 1}", ("m",), "m"),
+        ("{m1: 1, m2: 2, m3: 3}", ("m2", "m"), "m2"),
+    ],
+    ids=["the-main-model", "the-names-own", "the-largest-that-is-served"],
+)
+def test_a_model_of_a_split_that_nobody_serves_is_answered_for_and_counted(
+    split: str, served: tuple[str, ...], expected: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act() -> tuple[set[int], set[str], str]:
+        path = tmp_path / "routes.yaml"
+        path.write_text(f"models: {{m: {{split: {split}}}}}")
+        engine = FakeEngine(models=served)
+        async with routed(engine, routes=str(path)) as router:
+            client = await RawClient.connect(router.port)
+            statuses = set()
+            for number in range(20):
+                client.send(post(CHAT, BODY, b"x-request-id: %d" % number))
+                statuses.add((await client.answer()).status)
+            asked = {json.loads(request.body)["model"] for request in engine.received}
+            return statuses, asked, router.metrics.text().decode()
+
+    statuses, asked, page = run_loop(act())
+
+    assert (statuses, asked) == ({200}, {expected})
+    assert "hypertier_router_split_fallbacks_total{" in page
+    said = [record.getMessage() for record in caplog.records if "of the split of m" in record.getMessage()]
+    assert len(said) == len(set(said)) > 0

@@ -237,12 +237,24 @@ def test_list_is_written_once_for_as_long_as_nothing_changes() -> None:
     assert b'"b"' in models.answer()
 
 
-@pytest.mark.parametrize("path", [b"/v1/models/org/m", b"/v1/models/org%2Fm", b"/v1/models/org%2fm"])
-def test_model_is_found_by_its_path_however_its_slash_is_spelled(path: bytes) -> None:
-    answers, (_, engine) = ask(get(path), ("a",), ("org/m",), times=1)
+@pytest.mark.parametrize("path", [b"/v1/models/org/m", b"/v1/models/org%2Fm", b"/v1/models/org%2fm?x=1"])
+@pytest.mark.parametrize("num", [1, 3])
+def test_model_is_told_by_its_path_however_its_slash_is_spelled(path: bytes, num: int) -> None:
+    """OpenAI's `GET /v1/models/{model}`, for which vLLM has no path."""
+    answers, engines = ask(get(path), *[("org/m",)] * num, ("b",), times=1)
 
     assert answers[0].status == 200
-    assert engine.received[0].line == b"GET %b HTTP/1.1" % path
+    assert (json.loads(answers[0].body)["id"], json.loads(answers[0].body)["object"]) == ("org/m", "model")
+    assert not any(engine.received for engine in engines)
+
+
+@pytest.mark.parametrize("method", [b"DELETE", b"PUT", b"PATCH", b"POST"])
+def test_model_is_read_and_nothing_else(method: bytes) -> None:
+    answers, (engine,) = ask(method + b" /v1/models/a HTTP/1.1\r\nHost: t\r\n\r\n", ("a",), times=2)
+
+    assert [answer.status for answer in answers] == [405, 405]
+    assert answers[0].header(b"allow") == b"GET, HEAD"
+    assert engine.received == []
 
 
 def test_adapter_goes_where_it_is_loaded_and_its_base_anywhere() -> None:
@@ -299,10 +311,11 @@ def test_alias_is_written_as_the_models_name_and_nothing_else_changes(data: byte
 
 def test_alias_is_listed_and_found_by_its_path() -> None:
     listed, _ = ask(get(b"/v1/models"), ("a",), model_alias=("gpt-4o=a",))
-    _, (engine,) = ask(get(b"/v1/models/gpt-4o"), ("a",), model_alias=("gpt-4o=a",))
+    told, (engine,) = ask(get(b"/v1/models/gpt-4o"), ("a",), model_alias=("gpt-4o=a",))
 
     assert [model["id"] for model in json.loads(listed[0].body)["data"]] == ["a", "gpt-4o"]
-    assert engine.received[0].line == b"GET /v1/models/a HTTP/1.1"
+    assert json.loads(told[0].body) == json.loads(listed[0].body)["data"][1]
+    assert engine.received == []
 
 
 @pytest.mark.parametrize(
@@ -314,7 +327,7 @@ def test_alias_is_listed_and_found_by_its_path() -> None:
     ],
 )
 def test_alias_in_a_path_leaves_the_query_as_it_is(target: bytes, expected: bytes) -> None:
-    _, (engine,) = ask(get(target), ("org/a:b+c",), model_alias=("gpt-4o=org/a:b+c",), times=1)
+    _, (engine,) = ask(get(target), (), model_alias=("gpt-4o=org/a:b+c",), times=1)
 
     assert engine.received[0].line == b"GET %b HTTP/1.1" % expected
 
