@@ -165,7 +165,11 @@ class ReplicaSet:
                     watcher(replica)
 
     def _change(self, replica: Replica, state: State, reason: str) -> None:
-        replica.state = state
-        self.healthy = tuple(r for r in self.by_url.values() if r.state is State.HEALTHY)
+        before, replica.state = replica.state, state
+        # Not all anew: a list of thousands comes, is admitted, and goes one by one.
+        if state is State.HEALTHY:
+            self.healthy = (*self.healthy, replica)
+        elif before is State.HEALTHY:
+            self.healthy = tuple(one for one in self.healthy if one is not replica)
         for watcher in self._watchers:
             watcher(replica, reason)

@@ -36,6 +36,15 @@ def test_unlisted_replica_finishes_its_requests_first() -> None:
     assert one.url not in replicas.by_url
 
 
+def test_connection_to_a_replica_that_is_out_waits_for_no_further_request() -> None:
+    replicas, (one, _) = healthy_replicas(2)
+    before = one.usable_pool(1)
+
+    replicas.eject(one, "test")
+
+    assert (before, one.usable_pool(1)) == (True, False)
+
+
 def test_replica_listed_again_is_checked_again() -> None:
     replicas, (one, _) = healthy_replicas(2)
     replicas.start(one, 0)
@@ -83,3 +92,16 @@ def test_counts_and_choice_hold_through_any_history(steps: list[tuple[str, int]]
     assert all(replica.in_flight == open_requests.count(replica) for replica in known)
     assert all(replica.state is State.HEALTHY for replica in replicas.healthy)
     assert all(replicas.by_url[replica.url] is replica for replica in replicas.healthy)
+
+
+def test_what_changes_nobody_that_is_healthy_leaves_their_list_as_it_is() -> None:
+    """Lists of thousands come and go: to make it anew for each of them would keep all requests waiting."""
+    replicas, every = healthy_replicas(3)
+    healthy = replicas.healthy
+
+    replicas.replace([A, B, *(one.address for one in every)])
+    replicas.eject(replicas.by_url["http://a:1"], "test")
+    replicas.replace([one.address for one in every])
+
+    assert replicas.healthy is healthy
+    assert set(healthy) == set(every)
