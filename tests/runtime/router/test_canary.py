@@ -226,3 +226,24 @@ def test_a_model_of_a_split_that_nobody_serves_is_answered_for_and_counted(
     assert "hypertier_router_split_fallbacks_total{" in page
     said = [record.getMessage() for record in caplog.records if "of the split of m" in record.getMessage()]
     assert len(said) == len(set(said)) > 0
+
+
+def test_clients_that_go_away_say_nothing_of_a_model() -> None:
+    arm = Arm()
+
+    arm.add("client_closed", None)
+
+    assert (arm.num_ended, arm.num) == (0, 0.0)
+
+
+def test_a_file_that_says_the_same_of_a_name_forgets_nothing_of_it() -> None:
+    text = b"models: {m: {split: {stable: 95, canary: 5}, rollback: {}}}"
+    canaries = Canaries(use=lambda _: None, report=lambda _: None)
+
+    for strategy in (b"session", b"prefixaware"):
+        canaries.follow(parse(text + b"\nstrategy: " + strategy, has_kvaware=False))
+        for _ in range(Rollback().min_requests - 1):
+            canaries.ended(b"stable", "2xx", 0.1)
+            canaries.ended(b"canary", "5xx")
+
+    assert canaries.out == {b"m": {b"canary"}}

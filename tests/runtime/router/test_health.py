@@ -117,6 +117,11 @@ TIMEOUT, UNKNOWN = Health.TIMEOUT, Health.UNKNOWN
         pytest.param([GOOD, *[UNKNOWN] * 4], ["healthy"] * 5, id="not-asked"),
         pytest.param([UNKNOWN, GOOD], ["new", "healthy"], id="not-asked-yet"),
         pytest.param(
+            [GOOD, *[TIMEOUT, UNKNOWN] * (MAX_TIMEOUTS - 1), TIMEOUT],
+            ["healthy"] * (2 * MAX_TIMEOUTS - 1) + ["ejected"],
+            id="frozen-and-not-asked-in-between",
+        ),
+        pytest.param(
             [GOOD, *[TIMEOUT] * MAX_TIMEOUTS], ["healthy"] * MAX_TIMEOUTS + ["ejected"], id="frozen"
         ),
     ],

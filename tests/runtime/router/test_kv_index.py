@@ -135,6 +135,15 @@ def test_a_second_kind_of_layers_changes_nothing() -> None:
     assert held(index, names(1, 2)) == {0: 2.0}
 
 
+def test_what_is_gone_from_shared_storage_is_still_held_by_the_replica() -> None:
+    index = KvIndex(1 << 20)
+    index.apply(0, stored(1))
+
+    index.apply(0, Removed((1,), "GPU", 0, False))
+
+    assert held(index, names(1)) == {0: 1.0}
+
+
 def test_two_chunks_of_l1_that_share_a_block_hold_it_until_both_are_gone() -> None:
     index = KvIndex(1 << 20)
     index.apply(0, stored(1))

@@ -116,6 +116,18 @@ def test_a_gap_that_is_no_longer_kept_makes_it_forget_and_begin_anew() -> None:
     run(test, keep=2)
 
 
+def test_what_an_engine_no_longer_keeps_at_first_is_no_gap() -> None:
+    async def test(publisher: Publisher) -> None:
+        for block in range(5):
+            await publisher.publish(stored(block))
+        async with heard(publisher) as listener:
+            await listener.until(lambda: listener.blocks == [3, 4])
+
+            assert not listener.streams.resyncs
+
+    run(test, keep=2)
+
+
 def test_an_engine_that_restarts_holds_nothing_of_what_it_did() -> None:
     async def test(publisher: Publisher) -> None:
         async with heard(publisher) as listener:

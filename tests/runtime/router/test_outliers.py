@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from hypertier.router.addresses import Address
 from hypertier.router.models import Models
-from hypertier.router.outliers import BAR_SECONDS, FAILURES_IN_A_ROW, Outliers, RetryBudget
+from hypertier.router.outliers import (
+    BAR_SECONDS,
+    FAILURES_IN_A_ROW,
+    MAX_BAR_SECONDS,
+    Outliers,
+    RetryBudget,
+)
 from hypertier.router.replicas import Replica, ReplicaSet, State
 
 CHAT = b"/v1/chat/completions"
@@ -117,6 +123,31 @@ def test_probation_ends_with_a_success_and_another_failure_doubles_the_time() ->
     assert world.all[0].state is State.HEALTHY
 
 
+def test_replica_that_did_well_for_long_is_out_for_no_longer_than_a_new_one() -> None:
+    world = World()
+    world.fail(world.all[0])
+    world.later(BAR_SECONDS)
+    world.fail(world.all[0], 1)
+    world.later(2 * BAR_SECONDS)
+
+    world.later(BAR_SECONDS + 1)
+    world.outliers.succeeded(world.all[0])
+    world.fail(world.all[0])
+    world.later(BAR_SECONDS)
+
+    assert world.all[0].state is State.HEALTHY
+
+
+def test_no_replica_is_out_for_longer_than_the_longest_time() -> None:
+    world = World()
+
+    for _ in range(20):
+        world.fail(world.all[0])
+        world.later(MAX_BAR_SECONDS)
+
+        assert world.all[0].state is State.HEALTHY
+
+
 def test_half_stays_however_all_fail() -> None:
     world = World(count=4)
 
@@ -208,7 +239,7 @@ def test_one_long_prompt_is_waited_for() -> None:
         world.outliers.sweep(set())
         world.later(1)
 
-    assert world.all[0].state is State.HEALTHY
+        assert world.all[0].state is State.HEALTHY
 
 
 def test_retries_are_a_share_of_requests_and_some_are_free() -> None:
@@ -220,6 +251,17 @@ def test_retries_are_a_share_of_requests_and_some_are_free() -> None:
 
     assert taken == 200 + budget.RESERVE
     assert budget.num_refused == 1000 - taken
+
+
+def test_requests_of_long_ago_pay_for_no_retries() -> None:
+    budget = RetryBudget(0.2)
+    for _ in range(10_000):
+        budget.request()
+
+    for _ in range(200):
+        budget.tick()
+
+    assert sum(budget.take() for _ in range(1000)) == budget.RESERVE
 
 
 def test_retries_come_back_with_time() -> None:

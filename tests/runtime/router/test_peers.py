@@ -90,6 +90,34 @@ def test_what_one_tells_the_others_hear_in_order_and_first_what_was_in_flight() 
     assert num_out == 202
 
 
+def test_what_was_told_before_a_router_connected_is_not_told_to_it_again() -> None:
+    """What is in flight then has it already; told twice, it would end the connection."""
+
+    async def act() -> list[Any]:
+        async with peer() as (one, _), peer() as (two, _), peer() as (late, heard):
+            one.replace([address_of(two)])
+            await eventually(lambda: one.counts.num_told == 1)
+            one.replace([address_of(two), address_of(late)])
+            of = 0
+            while one.counts.num_told < 2:
+                one.tell(number(of := of + 1))
+                await asyncio.sleep(0)
+            one.tell(number(0))
+            await eventually(lambda: bool(heard.heard_news) and heard.heard_news[-1] == told(Finished(0)))
+            return heard.heard_news
+
+    assert run_loop(act()) == [told(Finished(0))]
+
+
+def test_no_more_routers_are_told_than_may_be() -> None:
+    async def act() -> int:
+        async with peer(retry_seconds=5.0) as (one, _):
+            one.replace(Address("127.0.0.1", 1 + number) for number in range(3 * MAX_PEERS))
+            return len(one._keepers.keys - {None})
+
+    assert run_loop(act()) == MAX_PEERS
+
+
 def test_a_router_does_not_tell_itself() -> None:
     async def act() -> tuple[int, int, dict[str, int]]:
         async with peer() as (one, heard), peer() as (two, _):

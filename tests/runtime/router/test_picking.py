@@ -119,3 +119,30 @@ def test_replicas_that_come_together_wait_for_nobody() -> None:
     choices = [picker.pick(n, InferenceRequest(), every[0].admitted_at) for n in range(100)]
 
     assert {choice.replica for choice in choices if choice is not None} == set(every)
+
+
+def test_replica_that_comes_while_all_are_new_waits_for_nobody() -> None:
+    replicas, (first, second) = healthy_replicas(2)
+    picker = Picker(RoundRobin(), replicas, slow_start_seconds=10)
+    first.admitted_at -= 5
+    replicas.eject(second, "test")
+    replicas.admit(second)
+
+    choices = [picker.pick(n, InferenceRequest(), second.admitted_at) for n in range(100)]
+
+    assert sum(choice is not None and choice.replica is second for choice in choices) == 50
+
+
+def test_replicas_that_start_slowly_take_all_where_no_other_is_left() -> None:
+    replicas, (old, *new) = healthy_replicas(3)
+    picker = Picker(RoundRobin(), replicas, slow_start_seconds=10)
+    old.admitted_at -= 100
+    for replica in new:
+        replicas.eject(replica, "test")
+        replicas.admit(replica)
+    replicas.eject(old, "test")
+
+    choices = [picker.pick(n, InferenceRequest(), new[0].admitted_at) for n in range(100)]
+
+    assert {choice.replica for choice in choices if choice is not None} == set(new)
+    assert None not in choices

@@ -253,6 +253,14 @@ async def _unavailable(request: Received, writer: asyncio.StreamWriter) -> None:
     writer.write(json_answer(b"{}", b"503 Service Unavailable"))
 
 
+async def _bad_gateway(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(json_answer(b"{}", b"502 Bad Gateway"))
+
+
+async def _late(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(json_answer(b"{}", b"504 Gateway Timeout"))
+
+
 async def _nonsense(request: Received, writer: asyncio.StreamWriter) -> None:
     writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
 
@@ -276,7 +284,9 @@ async def _head_alone(request: Received, writer: asyncio.StreamWriter) -> None:
 Failure = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 FAILURES: dict[str, Failure] = {
     "reset": _reset,
+    "502": _bad_gateway,
     "503": _unavailable,
+    "504": _late,
     "not-http": _nonsense,
     "half-a-head": _half_a_head,
     "head-alone": _head_alone,
@@ -300,6 +310,90 @@ def test_replica_that_fails_before_the_first_byte_is_replaced(failure: Failure) 
 
     assert statuses == [200] * 6
     assert num_tried > 0
+
+
+def test_replica_that_no_connection_reaches_costs_no_retry_of_the_budget() -> None:
+    async def act() -> int:
+        dead, alive = FakeEngine(name="dead"), FakeEngine(name="alive")
+        async with routed(dead, alive, health_interval_seconds=30, retry_budget=0.0) as router:
+            while router.front._proxy.retry_budget.take():
+                pass
+            await dead.kill()
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            return (await client.answer()).status
+
+    assert run_loop(act()) == 200
+
+
+def test_replica_that_began_to_answer_and_broke_off_is_not_asked_the_same_again() -> None:
+    """On a connection that it had kept open, too: only where it said nothing may it have heard nothing."""
+    number = 0
+
+    async def first_well(request: Received, writer: asyncio.StreamWriter) -> None:
+        nonlocal number
+        number += 1
+        if number % 2:
+            writer.write(json_answer(b"{}"))
+        else:
+            await _head_alone(request, writer)
+
+    async def act() -> tuple[set[int], str]:
+        async with routed(FakeEngine(first_well), FakeEngine()) as router:
+            client = await RawClient.connect(router.port)
+            statuses = set()
+            for _ in range(4):
+                client.send(post(CHAT, BODY))
+                statuses.add((await client.answer()).status)
+            return statuses, router.metrics.text().decode()
+
+    statuses, text = run_loop(act())
+
+    assert statuses == {200}
+    assert 'hypertier_router_retries_total{cause="reset"} 1.0' in text
+    assert 'cause="stale"' not in text
+
+
+async def _half_an_answer(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+    await writer.drain()
+    writer.transport.close()
+
+
+@pytest.mark.parametrize("failure", [_reset, _half_an_answer], ids=["before-it-answers", "inside-an-answer"])
+def test_replica_that_fails_a_request_is_checked_at_once(failure: Failure) -> None:
+    """Not at its time, which is long here: the test ends by its time-out where nobody asks."""
+
+    async def act() -> None:
+        sick, well = FakeEngine(failure), FakeEngine()
+        async with routed(sick, well, health_interval_seconds=3600) as router:
+            sick.healthy = False
+            for _ in range(2):
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, BODY))
+                await client.reader.read(1)
+            await eventually(lambda: [one.url for one in router.replicas.healthy] == [well.url])
+
+    run_loop(act())
+
+
+def test_engine_that_was_given_up_too_often_is_out_of_the_choice() -> None:
+    async def act() -> int:
+        async with routed(FakeEngine(_silent), FakeEngine(_silent), health_interval_seconds=3600) as router:
+            clients = [await RawClient.connect(router.port) for _ in range(10)]
+            for client in clients:
+                client.send(post(CHAT, BODY))
+            await eventually(lambda: router.replicas.in_flight == 10)
+            for connection in list(router.connections):
+                assert connection.exchange is not None
+                connection.exchange.time_out()
+            return len(router.replicas.healthy)
+
+    assert run_loop(act()) == 1
+
+
+async def _silent(request: Received, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
 
 
 @pytest.mark.parametrize("status", [b"400 Bad Request", b"404 Not Found", b"429 Too Many", b"500 Oops"])

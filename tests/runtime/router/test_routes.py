@@ -25,7 +25,7 @@ from fakes_router import routed
 from hypertier.errors import ConfigError
 from hypertier.router.app import Router
 from hypertier.router.route_file import RouteFile
-from hypertier.router.routes import Routes, parse
+from hypertier.router.routes import Route, Routes, parse
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"
@@ -396,3 +396,11 @@ def test_fault_of_the_routers_own_is_answered_and_costs_no_other_request() -> No
             return statuses, code, router.budget.held_bytes
 
     assert run_loop(act()) == ([500, 200], "internal_error", 0)
+
+
+def test_copies_are_of_requests_to_every_model_of_a_split() -> None:
+    route = Route(split=((b"v1", 0.5), (b"v2", 0.5)), shadow=b"v3", shadow_ratio=0.5)
+
+    copied = [key for key in (b"%d" % number for number in range(200)) if route.is_shadowed(key)]
+
+    assert {route.variant(key) for key in copied} == {b"v1", b"v2"}

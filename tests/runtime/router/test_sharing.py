@@ -170,6 +170,7 @@ def test_who_connects_late_hears_all_that_is_in_flight_and_nothing_that_ended() 
     late.hear("one", data)
 
     assert num_requests == 2
+    assert [type(what) for what in Reader().feed(data)] == [Sent, FirstToken, Sent]
     assert late.in_flight == one.in_flight
     assert late.counts.num_in_flight == 2
 

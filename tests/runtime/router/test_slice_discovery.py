@@ -363,3 +363,8 @@ def test_pod_without_access_is_told_what_is_missing(
 
     assert caught.value.setting == "--discover"
     assert caught.value.got == "k8s://ns/engine:1"
+
+
+@pytest.mark.parametrize(("code", "cause"), [(410, "expired"), (504, "expired"), (500, "status_500")])
+def test_a_watch_from_a_version_that_is_gone_or_not_seen_asks_for_a_new_list(code: int, cause: str) -> None:
+    assert slice_discovery._watch_error({"code": code, "message": "no"}).cause == cause

@@ -28,6 +28,7 @@ from fakes_router import routed
 
 from hypertier.router.access import keys
 from hypertier.router.app import Router
+from hypertier.router.proxy import Exchange
 from hypertier.router.routes import Routes
 
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
@@ -441,6 +442,39 @@ def test_who_waits_too_long_is_told(tmp_path: Path) -> None:
 
     assert (answer.status, answer.header(b"retry-after")) == (503, b"1")
     assert json.loads(answer.body)["error"]["code"] == "queue_timeout"
+
+
+def test_routers_divide_what_engines_may_have_in_hand(tmp_path: Path) -> None:
+    folder = AccessFolder(tmp_path, "access: {queue: {maxInFlightPerReplica: 6}}\n")
+
+    async def act() -> list[float]:
+        async with routed(FakeEngine(), FakeEngine(), **folder.settings) as router:
+            assert router._door is not None
+            found = []
+            for num_routers in (1, 3, 5):
+                router._door.gate.tick(num_routers)
+                found.append(router._door.gate.capacity)
+            return found
+
+    assert run_loop(act()) == [12, 4, 3]
+
+
+def test_a_deadline_leaves_an_engine_what_the_queue_left_of_it(tmp_path: Path) -> None:
+    stream = Stream(["a"])
+
+    async def act() -> float:
+        async with routed(FakeEngine(stream)) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, BODY))
+            await eventually(lambda: stream.begun == 1)
+            (connection,) = router.connections
+            exchange = connection.exchange
+            assert isinstance(exchange, Exchange)
+            exchange.end_by(1000.0, waited_seconds=900.0)
+            assert exchange._deadline is not None
+            return exchange._deadline.when() - asyncio.get_running_loop().time()
+
+    assert run_loop(act()) <= 100
 
 
 def test_a_clients_own_deadline_counts_the_time_in_the_queue(tmp_path: Path) -> None:

@@ -214,3 +214,17 @@ def test_nobody_is_served_ahead_of_its_share(order: str) -> None:
         done[tenant] += costs[tenant][number]
         left[tenant] -= 1
         assert abs(done["a"] - done["b"]) <= 9 + 8
+
+
+def test_who_comes_late_is_owed_nothing_for_the_time_before() -> None:
+    queue = FairQueue[tuple[str, int]](1000)
+    for number in range(100):
+        queue.push(("a", number), tenant="a", weight=1.0, priority=0, cost=1.0, deadline=1e9)
+    for _ in range(50):
+        queue.pop()
+    for number in range(20):
+        queue.push(("late", number), tenant="late", weight=1.0, priority=0, cost=1.0, deadline=1e9)
+
+    served = [item[0] for item in (queue.pop() for _ in range(20)) if item is not None]
+
+    assert 9 <= served.count("late") <= 11

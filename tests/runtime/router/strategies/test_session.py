@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from fakes_router import Traffic
+from fakes_router import Traffic, healthy_replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.openai import InferenceRequest
 from hypertier.router.replicas import Replica
-from hypertier.router.strategies.session import BOUND, MIN_BOUND
+from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.session import BOUND, MIN_BOUND, Session
 
 SESSIONS = [InferenceRequest(session=b"session-%d" % number) for number in range(2000)]
 
@@ -80,3 +81,16 @@ def test_replicas_of_another_model_are_no_part_of_the_mean(
     for one, other in zip(*choices, strict=True):
         assert one.replica.url == other.replica.url
         assert one.reason in (other.reason, "only")
+
+
+def test_what_other_models_have_in_flight_makes_no_replica_less_full() -> None:
+    replicas, (one, two, *others) = healthy_replicas(4)
+    strategy = Session(replicas)
+    for number in range(400):
+        strategy.sent(number, InferenceRequest(), Choice(others[number % 2], "test"), 0.0)
+
+    for number in range(1000, 1040):
+        request = InferenceRequest(session=b"one")
+        strategy.sent(number, request, strategy.choose(request, [one, two], 0.0), 0.0)
+
+    assert max(strategy.load(one), strategy.load(two)) <= BOUND * 40 / 2 + 1
