@@ -297,8 +297,8 @@ class RequestReader:
         if absolute is not None:
             request.target = self._target[absolute.end() :]
             _name_host(request, absolute.group(1))
-        if request.target[:1] not in (b"/", b"*"):
-            request.target = b"/" + request.target
+            if request.target[:1] != b"/":
+                request.target = b"/" + request.target
         problem = _problem_with_head(request, parser.get_http_version(), self._max_body_bytes)
         if problem is None and self._check_head is not None and _has_long_body(request):
             problem = self._check_head(request)
@@ -409,6 +409,9 @@ def _problem_with_head(request: Request, version: str, max_body_bytes: int) -> R
     if _asks_websocket(request) and not _opens_websocket(request):
         problem = "a WebSocket is opened by GET in HTTP/1.1 with Connection: Upgrade, and without a body"
         return Refusal(400, problem, "malformed_request")
+    # RFC 9112 section 3.2 (read 2026-12-02): a path, a URI of HTTP, or * for OPTIONS; CONNECT is not served.
+    if request.target[:1] != b"/" and (request.method, request.target) != (b"OPTIONS", b"*"):
+        return Refusal(400, "a target is a path, or an http URI", "malformed_request")
     if b"#" in request.target:  # RFC 9112 section 3.2 has none; httptools, and so uvicorn, cuts it off
         return Refusal(400, "a request's target has no fragment", "malformed_request")
     coding = fields.get(b"transfer-encoding")
