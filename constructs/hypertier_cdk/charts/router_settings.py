@@ -38,7 +38,7 @@ NOT_SET: Mapping[str, str] = {
     "--prefill-replica": "engines are found by their EndpointSlices",
     "--peer": "routers are found by their EndpointSlices",
     "--kv-events": "every engine has an address of its own, and the same port",
-    "--gather-seconds": "1 ms for streams of over 500 pieces a second, which no reader sees",
+    "--gather-seconds": "1 or 2 ms for many streams of over 500 pieces a second, which no reader sees",
     "--explain": "it would tell every client; routing.explainOnRequest tells those that ask",
 }
 # written whatever they are: a pod's memory follows from the sizes, and the rest is what one looks for first

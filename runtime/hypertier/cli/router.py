@@ -213,9 +213,9 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
 )
 @click.option(
     "--gather-seconds",
-    default=0.001,
+    default=0.002,
     show_default=True,
-    help="Time for which pieces of a stream that come one upon the other are gathered; 0 is never.",
+    help="Most time for which pieces of streams that come one upon the other are gathered; 0 is never.",
 )
 @click.option(
     "--max-body-bytes", default=64 * MIB, show_default=True, help="Largest request body; larger ones get 413."

@@ -124,7 +124,7 @@ class RouterSettings:
     response_timeout_seconds: float = 1800.0
     stall_timeout_seconds: float = 300.0
     slow_start_seconds: float = 10.0
-    gather_seconds: float = 0.001
+    gather_seconds: float = 0.002
     read_timeout_seconds: float = 30.0
     idle_timeout_seconds: float = 75.0
     health_interval_seconds: float = 1.0

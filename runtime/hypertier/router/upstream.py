@@ -87,6 +87,7 @@ class Upstream:
         "_held",
         "_is_gathering",
         "_is_head",
+        "_is_quick",
         "_is_tunnel",
         "_keeps_alive",
         "_left",
@@ -105,6 +106,7 @@ class Upstream:
         self._gathers = False  # the answer in hand is a stream
         self._piece_at = 0.0
         self._num_quick = 0  # pieces that followed their last one quickly, up to the last that did not
+        self._is_quick = False  # pieces of the stream in hand gathered, or would among more of its kind
         self._is_gathering = False  # for a moment few bytes do not wake us
         self._fd = -1
         self._exchange: Carried | None = None
@@ -178,6 +180,7 @@ class Upstream:
     def close(self) -> None:
         """Close at once, without a word to the exchange."""
         self._exchange = None
+        self._be_slow()
         if self._transport is not None:
             self._transport.abort()
 
@@ -217,6 +220,7 @@ class Upstream:
 
     def connection_lost(self, exc: Exception | None) -> None:
         exchange, self._exchange = self._exchange, None
+        self._be_slow()
         if exchange is None:
             if self in self._replica.idle:
                 self._replica.idle.remove(self)
@@ -292,8 +296,16 @@ class Upstream:
 
     def _begin_gathering(self) -> None:
         if self._gathering is not None and self._transport is not None and not self._transport.is_closing():
-            self._is_gathering = True
-            self._gathering.begin(self, self._fd)
+            if not self._is_quick:
+                self._is_quick = True
+                self._gathering.num_quick += 1
+            self._is_gathering = self._gathering.begin(self, self._fd)
+
+    def _be_slow(self) -> None:
+        """Its stream is over: it makes no other's pieces wait."""
+        if self._is_quick and self._gathering is not None:
+            self._is_quick = False
+            self._gathering.num_quick -= 1
 
     def _end_gathering(self) -> None:
         if self._is_gathering and self._gathering is not None:
@@ -388,6 +400,7 @@ class Upstream:
 
     def _finish(self, exchange: Carried) -> None:
         self._exchange = None
+        self._be_slow()
         if self._is_gathering:
             self._end_gathering()
         transport = self._transport

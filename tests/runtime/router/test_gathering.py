@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.addresses import Address
-from hypertier.router.gathering import ENOUGH_BYTES, NUM_QUICK, QUICK_SECONDS, Gathering, waker
+from hypertier.router.gathering import (
+    ENOUGH_BYTES,
+    NUM_QUICK,
+    QUICK_SECONDS,
+    STREAMS_A_MILLISECOND,
+    Gathering,
+    waker,
+)
 from hypertier.router.plain import ResponseHead
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.upstream import Upstream
@@ -22,12 +29,14 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding
 JSON = HEAD.replace(b"text/event-stream", b"application/json")
 PIECE, END = b"2\r\nab\r\n", b"0\r\n\r\n"
 SECONDS = 0.002
+MANY = 2 * STREAMS_A_MILLISECOND
 
 
 class Stream:
-    """One answer on a connection whose clock, timer and socket are the test's."""
+    """One answer, beside `others` that are quick: its clock, timer and socket are the test's."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: int = MANY) -> None:
+        self.others = others
         self.now = 0.0
         self.wakes_at = 1
         self.timer: tuple[float, Callable[[], None]] | None = None
@@ -41,6 +50,8 @@ class Stream:
         replica = next(iter(replicas.by_url.values()))
         replicas.admit(replica)
         gathering = Gathering(SECONDS, lambda: self.now, self._call_later, self._wake_at)
+        gathering.num_quick = others
+        self.gathering = gathering
         self.upstream = Upstream(replica, gathering)
         self.upstream.connection_made(cast(asyncio.BaseTransport, self))
         self.ask()
@@ -109,9 +120,9 @@ class Stream:
         return False
 
 
-def flood(head: bytes = HEAD, num_pieces: int = NUM_QUICK) -> Stream:
+def flood(head: bytes = HEAD, num_pieces: int = NUM_QUICK, others: int = MANY) -> Stream:
     """A stream that has just become one of quick pieces: one more than `num_pieces`, with the head."""
-    stream = Stream()
+    stream = Stream(others)
     stream.comes(head + PIECE)
     for _ in range(num_pieces):
         stream.comes(PIECE, QUICK_SECONDS / 4)
@@ -146,6 +157,43 @@ def test_one_piece_at_its_pace_and_an_engine_is_no_longer_quick() -> None:
         stream.comes(PIECE, QUICK_SECONDS / 4)
 
     assert stream.num_gathered == 1
+
+
+@pytest.mark.parametrize(
+    ("others", "milliseconds"),
+    [
+        pytest.param(0, None, id="alone"),
+        pytest.param(STREAMS_A_MILLISECOND // 2 - 2, None, id="few"),
+        pytest.param(STREAMS_A_MILLISECOND - 1, 1, id="some"),
+        pytest.param(2 * STREAMS_A_MILLISECOND - 1, 2, id="many"),
+        pytest.param(1000, 2, id="more-than-the-setting-gives-time-for"),
+    ],
+)
+def test_pieces_wait_the_longer_the_more_streams_are_quick(others: int, milliseconds: int | None) -> None:
+    stream = flood(others=others)
+
+    waits = None if stream.timer is None else round((stream.timer[0] - stream.now) * 1000)
+    assert waits == milliseconds
+    assert stream.wakes_at == (1 if milliseconds is None else ENOUGH_BYTES)
+
+
+@pytest.mark.parametrize("end", ["complete", "closed", "broken", "cancelled"])
+def test_quick_stream_that_is_over_is_counted_no_longer(end: str) -> None:
+    stream = flood()
+    assert stream.gathering.num_quick == stream.others + 1
+
+    if end == "complete":
+        stream.comes(END)
+    elif end == "closed":
+        stream.upstream.connection_lost(None)
+    elif end == "broken":
+        stream.comes(b"nonsense")
+    else:
+        stream.upstream.close()
+
+    assert stream.gathering.num_quick == stream.others
+    stream.upstream.connection_lost(None)
+    assert stream.gathering.num_quick == stream.others
 
 
 def test_tokens_at_their_pace_never_wait() -> None:
