@@ -6,6 +6,7 @@ import math
 
 from hypertier.catalog.instance_types import find_instance_type
 from hypertier.errors import ConfigError
+from hypertier.router.settings import MIGRATION_BYTES
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
@@ -143,7 +144,8 @@ def _deployment(
     _check_cpus(deployment, group)
     settings = router_settings(deployment, endpoint, names)
     processes = settings.workers or 1  # each has an index of its own; they divide what bodies may take
-    own = processes * (settings.index_bytes + BASE_BYTES)
+    streams = MIGRATION_BYTES if settings.migration_limit else 0
+    own = processes * (settings.index_bytes + BASE_BYTES + streams)
     memory = format_bytes(own + settings.max_buffered_bytes)
     tls = deployment.routing.tls
     grace = PRE_STOP_SECONDS + math.ceil(settings.lameduck_seconds + settings.drain_seconds) + EXIT_SECONDS

@@ -120,6 +120,7 @@ def router_settings(
         **_holding(deployment, endpoint),
         retries=routing.retries.per_request,
         retry_budget=routing.retries.budget,
+        migration_limit=routing.retries.migrations,
         max_body_bytes=sizes.bytes_of("maxBody"),
         max_head_bytes=sizes.bytes_of("maxHead"),
         max_buffered_bytes=sizes.bytes_of("maxBuffered"),

@@ -200,6 +200,12 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
     help="Retries for each request of the last ten seconds, beside 100 that are always free.",
 )
 @click.option(
+    "--migration-limit",
+    default=0,
+    show_default=True,
+    help="How often a stream that broke off is gone on with on another replica, token by token.",
+)
+@click.option(
     "--stall-timeout-seconds",
     default=300.0,
     show_default=True,
@@ -313,6 +319,7 @@ def command(
     hold_requests: int,
     retries: int,
     retry_budget: float,
+    migration_limit: int,
     stall_timeout_seconds: float,
     slow_start_seconds: float,
     gather_seconds: float,
@@ -377,6 +384,7 @@ def command(
         hold_requests=hold_requests,
         retries=retries,
         retry_budget=retry_budget,
+        migration_limit=migration_limit,
         stall_timeout_seconds=stall_timeout_seconds,
         slow_start_seconds=slow_start_seconds,
         gather_seconds=gather_seconds,

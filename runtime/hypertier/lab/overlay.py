@@ -211,6 +211,7 @@ ROUTER = Overlay(
             "--hold-requests",
             "--retries",
             "--retry-budget",
+            "--migration-limit",
             "--stall-timeout-seconds",
             "--gather-seconds",
             "--slow-start-seconds",

@@ -47,6 +47,7 @@ from hypertier.router.metrics import (
     RouteCounts,
     TlsCounts,
 )
+from hypertier.router.migration import Migration, MigrationCounts
 from hypertier.router.model_reading import ModelReading
 from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
@@ -189,6 +190,10 @@ class Router:
         self.front = Front(
             settings, proxy, self.replicas, self.metrics, admission=admission, models=self._models
         )
+        if settings.migration_limit:
+            migration = Migration(settings.migration_limit, self._models.context_of)
+            self.front.migration = migration
+            self.metrics.registry.register(MigrationCounts(migration))
         if settings.otlp_endpoint is not None:
             self.front.tracing = Tracing(settings.otlp_endpoint, sample_ratio=settings.sample_ratio)
         self._prefill_side: PrefillSide | None = None

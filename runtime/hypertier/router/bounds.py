@@ -21,6 +21,7 @@ def check_numbers(settings: RouterSettings) -> None:
     at_least: tuple[tuple[str, float, float, str], ...] = (
         ("--retries", settings.retries, 0, "0 or more further replicas to try"),
         ("--retry-budget", settings.retry_budget, 0, "0 or more retries for each request, such as 0.2"),
+        ("--migration-limit", settings.migration_limit, 0, "0 or more further replicas; 0 is off"),
         ("--stall-timeout-seconds", settings.stall_timeout_seconds, 0, "0 or more seconds; 0 is never"),
         ("--slow-start-seconds", settings.slow_start_seconds, 0, "0 or more seconds"),
         ("--gather-seconds", settings.gather_seconds, 0, GATHER),

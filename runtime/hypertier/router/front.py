@@ -19,9 +19,11 @@ from hypertier.router.admission import Admission, Arrival, Grant
 from hypertier.router.bounds import MAX_SECONDS
 from hypertier.router.canary import Canaries
 from hypertier.router.connection import ClientConnection, Pending
+from hypertier.router.continuation import PATHS as STREAM_PATHS
 from hypertier.router.decisions import Prefilled, weigh
 from hypertier.router.heads import Request
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
+from hypertier.router.migration import Migration
 from hypertier.router.models import (
     LIST_PATH,
     Models,
@@ -87,6 +89,7 @@ class Front:
         self._holders = ResponseHolders()
         self.canaries: Canaries | None = None
         self.prefillers: Prefillers | None = None
+        self.migration: Migration | None = None
         self.tracing: Tracing | None = None
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
         self.salt_as: Callable[[Request, str], tuple[bytes, Refusal | None]] | None = getattr(
@@ -348,6 +351,8 @@ class Front:
             exchange = ResponsesExchange(
                 self._proxy, connection, request, inference, request_id, grant, self._holders
             )
+        elif self.migration is not None and inference.streamed and request.path in STREAM_PATHS:
+            exchange = self.migration.exchange(self._proxy, connection, request, inference, request_id, grant)
         else:
             exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
         exchange.trace = trace

@@ -67,6 +67,19 @@ class Models:
         names = _bases(self._listed.get(replica, {}))
         return names[0][0] if names else None
 
+    def context_of(self, model: bytes | None) -> int | None:
+        """Tokens of prompt and answer together, of the least among its replicas; None where none told."""
+        told: list[int] = []
+        for listed in self._listed.values():
+            entry = listed.get(model) if model is not None else None
+            parent = entry.get("parent") if entry is not None else None
+            if isinstance(parent, str):  # an adapter's entry has no length of its own
+                entry = listed.get(parent.encode(), entry)
+            length = entry.get("max_model_len") if entry is not None else None
+            if isinstance(length, int):
+                told.append(length)
+        return min(told, default=None)
+
     def groups_of(self, replica: Replica) -> list[list[Replica]]:
         """For each model of the replica's, adapters aside, those that serve it: itself, and all unknown ones.
 

@@ -24,6 +24,8 @@ STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 BY_PROMPT = ("prefixaware", "kvaware")
 MIB = 1024 * 1024
 PREFILL_TOKENS = 4096
+MIGRATION_BYTES = 64 * MIB
+"""What each process may keep of streams that could be migrated, at four bytes a token: 16 million."""
 SAMPLE_RATIO = 0.01
 MAX_WORKERS = 64
 
@@ -113,6 +115,7 @@ class RouterSettings:
     hold_requests: int = 1024
     retries: int = 2
     retry_budget: float = 0.2
+    migration_limit: int = 0
     max_body_bytes: int = 64 * MIB
     max_head_bytes: int = 64 * 1024
     max_buffered_bytes: int = 1024 * MIB

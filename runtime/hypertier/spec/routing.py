@@ -217,10 +217,14 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often a request is sent again before its first byte, and how many are for each of the last 10 s."""
+    """How often a request is sent again before its first byte, and how many are for each of the last 10 s.
+
+    A stream that breaks off after it is gone on with elsewhere `migrations` times at most.
+    """
 
     per_request: int = 2
     budget: float = 0.2
+    migrations: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.per_request <= 100:
@@ -228,6 +232,10 @@ class Retries:
         if not 0 <= self.budget <= 100:
             raise ConfigError(
                 "routing.retries.budget", self.budget, "0 to 100 retries a request, such as 0.2"
+            )
+        if not 0 <= self.migrations <= 100:
+            raise ConfigError(
+                "routing.retries.migrations", self.migrations, "0 to 100 further replicas; 0 is off"
             )
 
 

@@ -49,7 +49,7 @@ EVERYTHING = Routing(
         health="2s",
         health_interval="2s",
     ),
-    retries=Retries(per_request=1, budget=0.5),
+    retries=Retries(per_request=1, budget=0.5, migrations=1),
 )
 ACCESS = Access(secret_name="keys", default=TenantDefault(requests_per_minute=60))
 

@@ -1,0 +1,376 @@
+"""Streams that another replica goes on with where their own broke off: see `continuation` for how.
+
+Off unless `--migration-limit` says how often. The rule of the house stays for all else: what has begun to
+answer is never sent anew. Nor is it here: the prompt and what was written are a new prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import Any, Final, cast
+
+import httptools
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from hypertier.errors import HttpError
+from hypertier.router import continuation
+from hypertier.router.admission import Grant
+from hypertier.router.continuation import Plan, Transcript
+from hypertier.router.engine_http import ask
+from hypertier.router.families import counter
+from hypertier.router.heads import Request, request_head
+from hypertier.router.openai import InferenceRequest, Refusal
+from hypertier.router.plain import CHUNKED, ResponseHead
+from hypertier.router.prefill import with_members
+from hypertier.router.proxy import Client, Exchange, Proxy
+from hypertier.router.replicas import Replica
+from hypertier.router.settings import MIGRATION_BYTES
+from hypertier.router.strategies.by_score import Choice
+from hypertier.router.wire import BodyBudget
+
+TEXT_SECONDS: Final = 5.0
+MAX_TEXT_BYTES: Final = 64 * 1024
+
+
+class Migration:
+    """What streams that may be migrated share.
+
+    `ended` counts those that broke off by what came of it, `ineligible` those that never could be by what in
+    their request forbids it. `context_of` a model are the tokens of its prompt and answer together.
+    """
+
+    def __init__(self, limit: int, context_of: Callable[[bytes | None], int | None]) -> None:
+        self.limit = limit
+        self.context_of = context_of
+        self.budget = BodyBudget(MIGRATION_BYTES)
+        self.ended: Counter[str] = Counter()
+        self.ineligible: Counter[str] = Counter()
+
+    def exchange(
+        self,
+        proxy: Proxy,
+        client: Client,
+        request: Request,
+        inference: InferenceRequest,
+        request_id: bytes,
+        grant: Grant | None,
+    ) -> Exchange:
+        """The request on its way: one whose engines are asked for tokens, where it can be gone on with."""
+        made: Plan | str = "http_1_0"
+        if not request.is_http_1_0:
+            made = continuation.plan(request.path, request.body)
+        if not isinstance(made, str):
+            body = with_members(request.body, continuation.ASKED)
+            if body is not None:
+                request.body = body
+                return Migratable(proxy, client, request, inference, request_id, grant, self, made)
+            made = "malformed"
+        self.ineligible[made] += 1
+        return Exchange(proxy, client, request, inference, request_id, grant)
+
+
+class Chunks:
+    """Takes a body out of its chunks, piece by piece."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._body = bytearray()
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.feed_data(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+
+    def events(self, data: bytes) -> list[bytes]:
+        """The events that `data` completes, each with its empty line; what is left at the end is one, too."""
+        self._parser.feed_data(data)
+        *whole, rest = bytes(self._body).split(b"\n\n")
+        events = [event + b"\n\n" for event in whole]
+        if self.is_complete and rest:
+            events.append(rest)
+            rest = b""
+        self._body = bytearray(rest)
+        return events
+
+    def on_body(self, part: bytes) -> None:
+        self._body += part
+
+    def on_message_complete(self) -> None:
+        self.is_complete = True
+
+
+class Migratable(Exchange):
+    """One streamed answer. Until its first byte it is an exchange like others.
+
+    From then on each piece is read: the client gets it without the tokens that it did not ask for. A stream
+    that breaks off, or whose engine tells of its own failure, is gone on with on a replica not yet tried.
+    """
+
+    _chunks: Chunks | None = None
+    _is_paused = False
+    _is_leaving = False  # what its engine still says goes nowhere
+    _num_migrations = 0
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        client: Client,
+        request: Request,
+        inference: InferenceRequest,
+        request_id: bytes,
+        grant: Grant | None,
+        migration: Migration,
+        made: Plan,
+    ) -> None:
+        super().__init__(proxy, client, request, inference, request_id, grant)
+        self._migration = migration
+        self._transcript = Transcript(made, migration.budget)
+
+    def pause(self) -> None:
+        """The client reads slower than the engine writes, and so may the next one."""
+        self._is_paused = True
+        super().pause()
+
+    def resume(self) -> None:
+        """The client caught up."""
+        self._is_paused = False
+        super().resume()
+
+    # What follows is called by the upstream connection.
+
+    def begin(self, head: ResponseHead, data: bytes) -> None:
+        """The head of the answer, or of its rest, which the client does not get to see."""
+        is_read = _is_read(head)
+        if self._num_migrations == 0:
+            if is_read:
+                self._chunks = Chunks()
+            super().begin(head, self._shown(data) if is_read else data)
+            return
+        if not is_read:
+            self._leave_by("refused")
+            return
+        self._migration.ended["continued"] += 1
+        self._chunks = Chunks()
+        self.last_tick = -1
+        self._proxy.picker.strategy.first_token(self, self._proxy.now())
+        self._computed()
+        if self._is_paused:
+            super().pause()
+        super().relay(self._shown(data))
+
+    def relay(self, data: bytes) -> None:
+        """Bytes of the body; what an engine says that is being left goes nowhere."""
+        shown = data if self._chunks is None else self._shown(data)
+        if shown:
+            super().relay(shown)
+
+    def complete(self, *, keep_alive: bool) -> None:
+        """The last byte was relayed."""
+        if self._is_leaving:
+            self._upstream = None
+        else:
+            super().complete(keep_alive=keep_alive)
+
+    def broken(self) -> None:
+        """The answer broke off."""
+        if self._is_leaving:
+            self._upstream = None
+        elif self._chunks is None:
+            super().broken()
+        elif self._replica is None:  # nobody has it: it was on its way to the next
+            self._give_it_up("silent")
+        else:
+            self._go_over()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """After the first byte there is nothing to refuse with."""
+        if self._started:
+            self._give_it_up("no_replica")
+        else:
+            super().refuse(refusal)
+
+    def _may_be_held(self) -> bool:
+        return not self._started and super()._may_be_held()
+
+    def _refuse_for_own_limits(self) -> None:
+        if self._started:
+            self._release(None)
+            self._give_it_up("own_limits")
+        else:
+            super()._refuse_for_own_limits()
+
+    def _choose(self) -> Choice | None:
+        choice = super()._choose()
+        return choice.because("migration") if choice is not None and self._num_migrations else choice
+
+    def _ended(self) -> None:
+        self._transcript.lose("ended")
+        super()._ended()
+
+    def _shown(self, data: bytes) -> bytes:
+        """What the client gets of it, in chunks of its own."""
+        if self._is_leaving or not data:
+            return b""
+        chunks, transcript = cast(Chunks, self._chunks), self._transcript
+        shown = b""
+        for event in chunks.events(data):
+            shown += transcript.read(event)
+            if transcript.fault:
+                why = self._why_not()
+                if not why:
+                    self._leave_by("")
+                    break
+                self._migration.ended[why] += 1
+                shown += transcript.pass_on(why)
+        end = b"0\r\n\r\n" if chunks.is_complete and not self._is_leaving else b""
+        return _chunk(shown) + end
+
+    def _why_not(self) -> str:
+        """Why the answer is not gone on with elsewhere; empty where it can be."""
+        proxy, replica = self._proxy, self._replica
+        if self._transcript.lost:
+            return self._transcript.lost
+        if self._transcript.is_finished:
+            return ""
+        if self._num_migrations >= self._migration.limit:
+            return "limit"
+        tried = {*self._tried, replica} if replica is not None else self._tried
+        if not proxy.picker.candidates(self.inference, tried):
+            return "no_replica"
+        return "" if proxy.retry_budget.has() else "budget"
+
+    def _leave_by(self, why: str) -> None:
+        """Leave the engine that is speaking, as soon as it has been listened to."""
+        self._is_leaving = True
+        asyncio.get_running_loop().call_soon(self._left, why)
+
+    def _left(self, why: str) -> None:
+        self._is_leaving = False
+        if self._replica is None:  # its client went away in between
+            return
+        self._close_upstream()
+        if why:
+            self._release(None)
+            self._give_it_up(why)
+        else:
+            self._go_over()
+
+    def _go_over(self) -> None:
+        """The replica failed inside the answer: to the next one, if that may be."""
+        why = self._why_not()
+        if not why and not self._transcript.is_finished and not self._proxy.retry_budget.take():
+            why = "budget"
+        if why:
+            self._migration.ended[why] += 1
+            super().broken()
+            return
+        replica = cast(Replica, self._replica)
+        self._upstream = None
+        self.last_tick = -1
+        if self._transcript.is_finished:
+            self._finish_alone()
+        else:
+            self._num_migrations += 1
+            self._release(None)
+            self._tried = {*self._tried, replica}
+            self._connecting = asyncio.get_running_loop().create_task(self._go_on())
+        self._proxy.outliers.failed(replica)
+        self._proxy.suspect(replica)
+
+    def _finish_alone(self) -> None:
+        """All was said but for how it ends."""
+        self._migration.ended["finished"] += 1
+        super().relay(_chunk(self._transcript.ending()) + b"0\r\n\r\n")
+        super().complete(keep_alive=True)
+
+    async def _go_on(self) -> None:
+        """Find where the client's text ends, and ask another replica for the rest."""
+        try:
+            is_found = await self._transcript.seam(self._text_of)
+        except HttpError:
+            is_found = False
+        self._connecting = None
+        if not is_found:
+            self._give_it_up("seam")
+            return
+        body = self._transcript.rest(self._migration.context_of(self.inference.model))
+        if isinstance(body, str):
+            self._give_it_up(body)
+            return
+        self.request = _asking(self.request, continuation.PATH, body)
+        self.start()
+
+    async def _text_of(self, tokens: list[int]) -> str:
+        """What a replica writes for them. Raises HttpError."""
+        candidates = self._proxy.picker.candidates(self.inference, self._tried)
+        if not candidates:
+            raise HttpError("no replica is left to ask")
+        named = {} if self.inference.model is None else {"model": self.inference.model.decode()}
+        asked = _asking(self.request, b"/detokenize", json.dumps({**named, "tokens": tokens}).encode())
+        head = request_head(asked, self.request_id)
+        status, answer = await ask(
+            candidates[0].address,
+            head + bytes(asked.body),
+            timeout_seconds=TEXT_SECONDS,
+            max_bytes=MAX_TEXT_BYTES,
+        )
+        try:
+            told: Any = json.loads(answer)["prompt"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise HttpError(f"/detokenize answered {status} without a text") from error
+        return str(told)
+
+    def _give_it_up(self, why: str) -> None:
+        """No replica has it any more: its client sees it break off."""
+        self._migration.ended[why] += 1
+        self._connecting = None
+        self._proxy.counts.answered("", "broken")
+        self._note("broken")
+        self._ended()
+        self.client.truncate()
+
+
+def _is_read(head: ResponseHead) -> bool:
+    """It is a stream of events, in chunks, and not compressed."""
+    if not head.is_stream or head.ends_with_connection:
+        return False
+    lower = head.raw.lower()
+    return b"\r\ncontent-encoding:" not in lower and (
+        head.length == CHUNKED or b"\r\ntransfer-encoding: chunked\r\n" in lower
+    )
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+def _asking(request: Request, path: bytes, body: bytes) -> Request:
+    """The same head with another path and body."""
+    asked = copy(request)
+    asked.target = path
+    asked.body = body
+    return asked
+
+
+class MigrationCounts(Collector):
+    """What became of streams that broke off."""
+
+    def __init__(self, migration: Migration) -> None:
+        self._migration = migration
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Every series; called by the registry."""
+        yield counter(
+            "hypertier_router_migrations",
+            "Streams that broke off, by whether another replica went on, or why none did.",
+            ["end"],
+            self._migration.ended,
+        )
+        yield counter(
+            "hypertier_router_migrations_ineligible",
+            "Streamed requests that could not be gone on with, by what in them forbids it.",
+            ["reason"],
+            self._migration.ineligible,
+        )

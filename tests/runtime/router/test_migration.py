@@ -1,0 +1,311 @@
+"""A stream that breaks off is gone on with elsewhere, and its client sees one answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fakes_engine import Answer, FakeEngine, RawClient, eventually, post, run_loop
+from fakes_router import routed
+from fakes_streams import ANSWER, END, PROMPT, Reciter
+
+from hypertier.router.app import Router
+
+CHAT, COMPLETIONS = b"/v1/chat/completions", b"/v1/completions"
+NUM_TOKENS = len(ANSWER.encode()) + 1
+USAGE = {"stream_options": {"include_usage": True}}
+
+
+def asking(path: bytes, **fields: Any) -> bytes:
+    """A streamed request for a whole answer."""
+    prompt = {"messages": [{"role": "user", "content": "hi"}]} if path == CHAT else {"prompt": "hi"}
+    body = {"model": "m", "stream": True, "max_tokens": 1000, "temperature": 0, **prompt, **fields}
+    return post(path, json.dumps(body).encode())
+
+
+def events_of(answer: Answer) -> list[Any]:
+    """Parsed; `[DONE]` is the last one of a whole answer."""
+    texts = [text.removeprefix("data: ") for text in answer.body.decode().split("\n\n")]
+    return [json.loads(text) if text != "[DONE]" else text for text in texts if text]
+
+
+def choices_of(events: list[Any]) -> list[dict[str, Any]]:
+    """One for each piece."""
+    return [choice for event in events if event != "[DONE]" for choice in event["choices"]]
+
+
+def text_of(events: list[Any]) -> str:
+    """What the client shows."""
+    choices = choices_of(events)
+    return "".join(c["delta"].get("content") or "" if "delta" in c else c["text"] for c in choices)
+
+
+async def ask(router: Router, data: bytes) -> Answer:
+    """What a client of its own gets."""
+    client = await RawClient.connect(router.port)
+    client.send(data)
+    answer = await client.answer()
+    client.close()
+    return answer
+
+
+def served(
+    first: Reciter, then: Reciter, data: bytes, **settings: Any
+) -> tuple[Answer, dict[str, int], dict[str, Any], Router]:
+    """The answer, what became of migrations, and the decision: `first` is asked before `then`."""
+
+    async def act() -> tuple[Answer, dict[str, int], dict[str, Any], Router]:
+        engines = FakeEngine(first), FakeEngine(then)
+        async with routed(*engines, **{"migration_limit": 1, **settings}) as router:
+            answer = await ask(router, data)
+            await eventually(lambda: not any(r.in_flight for r in router.replicas.by_url.values()))
+            migration = router.front.migration
+            ended = dict(migration.ended | migration.ineligible) if migration is not None else {}
+            decided = router.front._proxy.decisions.told(None, 1)[0]
+            held = migration.budget.held_bytes if migration is not None else 0
+            assert held == 0
+            return answer, ended, decided, router
+
+    return run_loop(act())
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completion"])
+@pytest.mark.parametrize("piece_tokens", [1, 2, 3, 7], ids="{}-tokens".format)
+@pytest.mark.parametrize("ends", ["closed", "error"])
+def test_answer_that_breaks_off_anywhere_is_one_answer(path: bytes, piece_tokens: int, ends: str) -> None:
+    whole, *_ = served(Reciter(), Reciter(), asking(path, **USAGE), migration_limit=0)
+    for num_pieces in range(1, math.ceil(NUM_TOKENS / piece_tokens)):
+        first = Reciter(num_pieces, ends, piece_tokens)
+        answer, ended, decided, _ = served(first, Reciter(piece_tokens=piece_tokens), asking(path, **USAGE))
+        events = events_of(answer)
+
+        assert answer.is_whole
+        assert events[-1] == "[DONE]"
+        assert text_of(events) == text_of(events_of(whole)) == ANSWER
+        assert len({(event["id"], event["created"], event["object"]) for event in events[:-1]}) == 1
+        assert [c["finish_reason"] for c in choices_of(events) if c["finish_reason"]] == ["stop"]
+        assert [event["usage"] for event in events[:-1] if event.get("usage")] == [
+            {
+                "prompt_tokens": len(PROMPT),
+                "completion_tokens": NUM_TOKENS,
+                "total_tokens": len(PROMPT) + NUM_TOKENS,
+                "prompt_tokens_details": {"cached_tokens": len(PROMPT)},
+            }
+        ]
+        assert ended == {"continued": 1}
+        assert (decided["status"], decided["reason"]) == ("2xx", "migration")
+        assert len(decided["tried_before"]) == 1
+
+
+def test_rest_is_asked_for_by_tokens_and_with_what_is_left_of_the_limits() -> None:
+    first, then = Reciter(3), Reciter()
+
+    served(first, then, asking(COMPLETIONS, max_tokens=20, min_tokens=5, seed=3, cache_salt="t"))
+
+    assert then.paths == ["/v1/completions"]
+    (asked,) = then.asked
+    said = list(ANSWER.encode()[:1])
+    assert asked["prompt"][: len(PROMPT) + 1] == [*PROMPT, *said]
+    written = len(asked["prompt"]) - len(PROMPT)
+    assert (asked["max_tokens"], asked["min_tokens"]) == (20 - written, 5 - written)
+    assert (asked["seed"], asked["cache_salt"], asked["stream"]) == (3, "t", True)
+
+
+def test_as_many_tokens_are_written_as_asked_for() -> None:
+    answer, ended, *_ = served(Reciter(4), Reciter(), asking(CHAT, max_tokens=9, **USAGE))
+
+    events = events_of(answer)
+    assert text_of(events) == ANSWER.encode()[:9].decode()
+    assert events[-2]["usage"]["completion_tokens"] == 9
+    assert choices_of(events)[-1]["finish_reason"] == "length"
+    assert ended == {"continued": 1}
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completion"])
+def test_client_sees_nothing_of_tokens_that_it_did_not_ask_for(path: bytes) -> None:
+    engine = Reciter()
+    off, *_ = served(engine, engine, asking(path, **USAGE), migration_limit=0)
+    on, *_ = served(engine, engine, asking(path, **USAGE))
+
+    assert on.body == off.body
+    assert on.is_whole
+
+
+def test_answer_that_lost_its_end_alone_gets_it() -> None:
+    whole = events_of(served(Reciter(), Reciter(), asking(CHAT, **USAGE), migration_limit=0)[0])
+    first = Reciter(num_pieces=len(whole) - 2)
+    then = Reciter()
+
+    answer, ended, decided, _ = served(first, then, asking(CHAT, **USAGE))
+
+    events = events_of(answer)
+    assert [choice["finish_reason"] for choice in choices_of(events)].count("stop") == 1
+    assert events[-2]["usage"]["completion_tokens"] == NUM_TOKENS
+    assert events[-1] == "[DONE]"
+    assert ended == {"finished": 1}
+    assert then.asked == []
+    assert decided["status"] == "2xx"
+
+
+REFUSED = {
+    "several": ({"n": 2}, "n"),
+    "logprobs": ({"logprobs": True}, "logprobs"),
+    "tools": ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+    "schema": ({"response_format": {"type": "json_object"}}, "response_format"),
+    "guided": ({"structured_outputs": {"regex": "a+"}}, "structured_outputs"),
+    "stop": ({"stop": ["\n"]}, "stop"),
+    "penalty": ({"presence_penalty": 0.5}, "presence_penalty"),
+    "beam": ({"use_beam_search": True}, "use_beam_search"),
+    "tokens": ({"return_token_ids": True}, "return_token_ids"),
+    "unknown": ({"of_another_engine": 1}, "other_field"),
+    "image": (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        "prompt",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_no_other_engine_could_go_on_with_breaks_off_as_ever(fields: Any, reason: str) -> None:
+    first, then = Reciter(3), Reciter()
+
+    answer, ended, *_ = served(first, then, asking(CHAT, **fields))
+
+    assert not answer.is_whole
+    assert ended == {reason: 1}
+    assert first.asked[0].keys() == json.loads(asking(CHAT, **fields).partition(b"\r\n\r\n")[2]).keys()
+    assert then.asked == []
+
+
+def test_off_by_default_and_then_requests_are_what_they_were() -> None:
+    first, then = Reciter(3), Reciter()
+
+    answer, ended, *_ = served(first, then, asking(CHAT), migration_limit=0)
+
+    assert not answer.is_whole
+    assert "return_token_ids" not in first.asked[0]
+    assert (ended, then.asked) == ({}, [])
+
+
+def test_whole_answers_and_other_paths_are_none_of_its_business() -> None:
+    first = Reciter()
+
+    served(first, first, asking(CHAT, stream=False))
+
+    assert "return_token_ids" not in first.asked[0]
+
+
+FAILED = {
+    "engine that tells no tokens": (Reciter(3, knows_tokens=False), Reciter(), {}, {"no_token_ids": 1}),
+    "engine that refuses the rest": (Reciter(3), Reciter(status=b"400 Bad Request"), {}, {"refused": 1}),
+    "engine that breaks off again": (Reciter(3), Reciter(3), {}, {"continued": 1, "limit": 1}),
+    "nobody who is left": (Reciter(3), Reciter(3), {"migration_limit": 5}, {"continued": 1, "no_replica": 1}),
+    "engine that can't take the rest": (
+        Reciter(3),
+        Reciter(status=b"503 Service Unavailable"),
+        {"retries": 0},
+        {"refused": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("first", "then", "settings", "expected"), FAILED.values(), ids=FAILED)
+def test_stream_that_nobody_goes_on_with_breaks_off(
+    first: Reciter, then: Reciter, settings: Any, expected: dict[str, int]
+) -> None:
+    answer, ended, decided, _ = served(replace(first), replace(then), asking(CHAT), **settings)
+
+    assert answer.status == 200
+    assert not answer.is_whole
+    assert ANSWER.startswith(text_of(events_of(Answer(200, b"", answer.body.rpartition(b"\n\n")[0]))))
+    assert ended == expected
+    assert decided["status"] == "broken"
+
+
+def test_error_that_nobody_can_mend_reaches_the_client_as_the_engine_told_it() -> None:
+    answer, ended, *_ = served(Reciter(3, "error", knows_tokens=False), Reciter(), asking(CHAT))
+
+    events = events_of(answer)
+    assert events[-2]["error"]["code"] == 500
+    assert events[-1] == "[DONE]"
+    assert answer.is_whole
+    assert ended == {"no_token_ids": 1}
+
+
+def test_migrations_are_within_the_retry_budget() -> None:
+    async def act() -> tuple[bool, dict[str, int]]:
+        async with routed(FakeEngine(Reciter(3)), FakeEngine(Reciter()), migration_limit=1) as router:
+            budget = router.front._proxy.retry_budget
+            while budget.take():
+                pass
+            answer = await ask(router, asking(CHAT))
+            assert router.front.migration is not None
+            return answer.is_whole, dict(router.front.migration.ended)
+
+    assert run_loop(act()) == (False, {"budget": 1})
+
+
+def test_stream_that_finds_no_room_is_left_as_it_is() -> None:
+    async def act() -> tuple[bool, dict[str, int], int]:
+        async with routed(FakeEngine(Reciter(9)), FakeEngine(Reciter()), migration_limit=1) as router:
+            migration = router.front.migration
+            assert migration is not None
+            migration.budget.capacity_bytes = 4 * (len(PROMPT) + 3)
+            answer = await ask(router, asking(CHAT))
+            return answer.is_whole, dict(migration.ended), migration.budget.held_bytes
+
+    assert run_loop(act()) == (False, {"no_room": 1}, 0)
+
+
+def test_reasoning_is_never_gone_on_with_as_plain_text() -> None:
+    class Thinker(Reciter):
+        def _events(self, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+            events = super()._events(path, body)
+            events[1]["choices"][0]["delta"] = {"reasoning": "hm"}
+            return events
+
+    answer, ended, *_ = served(Thinker(4), Reciter(), asking(CHAT))
+
+    assert not answer.is_whole
+    assert ended == {"parsed": 1}
+
+
+def test_chat_without_a_limit_goes_on_to_the_end_of_its_models_context() -> None:
+    async def act() -> tuple[list[dict[str, Any]], dict[str, int], list[bool]]:
+        then = Reciter()
+        async with routed(FakeEngine(Reciter(3)), FakeEngine(then), migration_limit=1) as router:
+            migration = router.front.migration
+            assert migration is not None
+            told = [await ask(router, asking(CHAT, max_tokens=None))]
+            for replica in router.replicas.by_url.values():
+                router.front._models.learn(replica, [{"id": "m", "max_model_len": 50}])
+            told += [await ask(router, asking(CHAT, max_tokens=None)) for _ in range(2)]
+            return then.asked, dict(migration.ended), [answer.is_whole for answer in told]
+
+    asked, ended, wholes = run_loop(act())
+
+    assert (ended, wholes) == ({"context": 1, "continued": 1}, [False, True, True])
+    (rest,) = [body for body in asked if "prompt" in body]
+    assert rest["max_tokens"] == 50 - len(rest["prompt"])
+    assert END not in rest["prompt"]
+
+
+def test_client_that_goes_away_while_its_answer_moves_leaves_nothing_behind() -> None:
+    async def act() -> tuple[int, int]:
+        engines = FakeEngine(Reciter(3)), FakeEngine(frozen=False)
+        async with routed(*engines, migration_limit=1) as router:
+            engines[1].frozen = True
+            client = await RawClient.connect(router.port)
+            client.send(asking(CHAT))
+            await client.reader.readuntil(b"\n\n")
+            await eventually(lambda: bool(engines[1].received))
+            client.close()
+            await eventually(lambda: not any(r.in_flight for r in router.replicas.by_url.values()))
+            migration = router.front.migration
+            assert migration is not None
+            return migration.budget.held_bytes, len(router.front.connections)
+
+    assert run_loop(act())[0] == 0
