@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from urllib.parse import SplitResult, urlsplit
 
+from hypertier.dns_answers import hosts_of_one_family
 from hypertier.errors import ConfigError, ScrapeError
 
 Discover = Callable[[], list[str]]
@@ -45,8 +46,7 @@ def by_dns(target: str, scheme: str = "http", option: str = "--discover") -> Dis
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise ScrapeError(f"{target} cannot be resolved: {error}") from error
-        addresses = {str(sockaddr[0]) for *_, sockaddr in found}
-        return sorted(f"{scheme}://{_bracketed(address)}:{port}" for address in addresses)
+        return sorted(f"{scheme}://{_bracketed(host)}:{port}" for host in hosts_of_one_family(found))
 
     return resolve
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
+from hypertier.dns_answers import hosts_of_one_family
 from hypertier.router.addresses import Address
 from hypertier.router.metrics import DiscoveryCounts
 from hypertier.router.replicas import Listed
@@ -28,7 +29,7 @@ async def resolve(target: Address) -> list[Address] | None:
         return [] if error.errno in _NO_SUCH_NAME else None
     except OSError:
         return None
-    return sorted({Address(str(sockaddr[0]), target.port) for *_, sockaddr in found}, key=str)
+    return [Address(host, target.port) for host in hosts_of_one_family(found)]
 
 
 class DnsDiscovery:

@@ -7,6 +7,7 @@ two connections, and each carries one router's news.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import secrets
 import socket
@@ -21,6 +22,8 @@ from hypertier.router.addresses import Address
 from hypertier.router.metrics import PeerCounts
 from hypertier.router.news import GREETING_BYTES, Alive, News, Reader
 from hypertier.router.tasks import Tasks
+
+log = logging.getLogger("hypertier.router")
 
 MAX_PEERS = 64
 BATCH_SECONDS = 0.002
@@ -83,6 +86,7 @@ class Peers:
         self._server: asyncio.Server | None = None
         self._handed_over = asyncio.Event()
         self.ports = 1
+        self._num_listed = 0
 
     async def start(self, listen: Address, sharing: Sharing, bound: socket.socket | None = None) -> None:
         """Listen for other routers, on the socket that is bound there already, where there is one.
@@ -111,6 +115,13 @@ class Peers:
         """
         every = [Address(one.host, one.port + further) for one in addresses for further in range(self.ports)]
         wanted = set(sorted(every, key=str)[:MAX_PEERS])
+        if len(every) > MAX_PEERS and len(every) != self._num_listed:
+            log.warning(
+                "of %d other routers (their workers counted) the first %d are told what this one sends",
+                len(every),
+                MAX_PEERS,
+            )
+        self._num_listed = len(every)
         for address in self._keepers.keys - wanted - {None}:
             self._keepers.end(address)
         for address in wanted:

@@ -18,17 +18,19 @@ log = logging.getLogger("hypertier.router")
 async def serve(settings: RouterSettings, *, started: Callable[[Router], None] | None = None) -> None:
     """Run a router until SIGTERM or SIGINT, then drain it. `started` is called once it listens.
 
+    SIGHUP, which workers are replaced by, ends nothing here.
+
     Raises ConfigError when an address can't be opened, and what made the router fail, once it drained.
     """
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
     router = Router(settings)
     router.on_failure = asked_to_stop.set
     try:
         await router.start()
-        for number in signals:
+        for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, asked_to_stop.set)
+        loop.add_signal_handler(signal.SIGHUP, _say_what_reloads)
         if started is not None:
             started(router)
         await asked_to_stop.wait()
@@ -38,9 +40,15 @@ async def serve(settings: RouterSettings, *, started: Callable[[Router], None] |
             raise router.failure
     finally:
         with suppress(ValueError):
-            for number in signals:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 loop.remove_signal_handler(number)
         await router.stop()
+
+
+def _say_what_reloads() -> None:
+    log.warning(
+        "SIGHUP replaces processes of --workers; this one goes on, and reads its files when they change"
+    )
 
 
 def run(settings: RouterSettings, *, started: Callable[[Router], None] | None = None) -> None:

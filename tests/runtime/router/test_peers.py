@@ -118,6 +118,21 @@ def test_no_more_routers_are_told_than_may_be() -> None:
     assert run_loop(act()) == MAX_PEERS
 
 
+def test_routers_that_are_told_nothing_are_spoken_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def act() -> None:
+        async with peer(retry_seconds=5.0) as (one, _):
+            for _ in range(3):
+                one.replace(Address("127.0.0.1", 1 + number) for number in range(MAX_PEERS + 1))
+
+    run_loop(act())
+
+    said = [text for text in caplog.messages if text.endswith("are told what this one sends")]
+    assert said == [
+        f"of {MAX_PEERS + 1} other routers (their workers counted) the first {MAX_PEERS} "
+        "are told what this one sends"
+    ]
+
+
 def test_a_router_does_not_tell_itself() -> None:
     async def act() -> tuple[int, int, dict[str, int]]:
         async with peer() as (one, heard), peer() as (two, _):

@@ -122,6 +122,29 @@ def test_sigterm_drains_and_ends_with_0() -> None:
 
 
 @pytest.mark.cli
+def test_sighup_ends_no_stream_of_a_single_process() -> None:
+    async def act() -> tuple[bytes, int | None]:
+        stream = Stream(["a", "b"])
+        engine = await FakeEngine(stream).start()
+        async with router_process("--replica", engine.url) as (process, port):
+            client = await RawClient.connect(port)
+            client.send(post(CHAT, b"{}"))
+            await client.reader.readuntil(b"\r\n\r\n")
+            os.kill(process.pid, signal.SIGHUP)
+            stream.go.set()
+            rest = await client.reader.readuntil(b"0\r\n\r\n")
+            os.kill(process.pid, signal.SIGTERM)
+            returncode = await asyncio.to_thread(process.wait)
+        await engine.kill()
+        return rest, returncode
+
+    rest, returncode = run_loop(act())
+
+    assert rest == event("a") + event("b") + b"0\r\n\r\n"
+    assert returncode == 0
+
+
+@pytest.mark.cli
 def test_killing_a_replica_under_load_fails_no_stream_that_had_not_begun() -> None:
     """50 clients stream all the time through a router process; one of three replicas dies in the middle."""
 
