@@ -15,7 +15,7 @@ Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str | int
 
 def hosts_of_one_family(found: Iterable[Found]) -> list[str]:
     """Each address once, sorted: IPv4 where there is any, else IPv6."""
-    by_family: dict[int, set[str]] = {}
+    by_family: dict[int, set[str]] = {socket.AF_INET: set(), socket.AF_INET6: set()}
     for family, *_, sockaddr in found:
         by_family.setdefault(family, set()).add(str(sockaddr[0]))
-    return sorted(by_family.get(socket.AF_INET) or by_family.get(socket.AF_INET6, ()))
+    return sorted(by_family[socket.AF_INET] or by_family[socket.AF_INET6])
