@@ -204,7 +204,6 @@ class Router:
             self.front.prefillers = side.prefillers
             side.prefillers.replicas.watch(self._replica_changed)
             side.prefillers.replicas.at_end(self._replica_ended)
-            side.prefillers.replicas.at_end(self._replica_ended)
             self.metrics.registry.register(PrefillCounts(side.prefillers))
         read = [(self._sizing, self.replicas)] if self._sizing is not None else []
         if self._prefill_side is not None:

@@ -417,7 +417,7 @@ class Exchange:
         if self._tried:
             refusal = Refusal(
                 502,
-                f"no replica answered: {_said(self._failures)}",
+                f"no replica served the request: {_said(self._failures)}",
                 "bad_gateway",
                 retry_after_seconds=1,
             )

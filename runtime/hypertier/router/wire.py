@@ -295,10 +295,13 @@ class RequestReader:
         request.target = self._target
         absolute = _ABSOLUTE.match(self._target)
         if absolute is not None:
-            request.target = self._target[absolute.end() :]
+            path = self._target[absolute.end() :]
+            if not path and request.method == b"OPTIONS":
+                path = b"*"  # about the whole server: RFC 9112 section 3.2.4
+            elif path[:1] != b"/":
+                path = b"/" + path
+            request.target = path
             _name_host(request, absolute.group(1))
-            if request.target[:1] != b"/":
-                request.target = b"/" + request.target
         problem = _problem_with_head(request, parser.get_http_version(), self._max_body_bytes)
         if problem is None and self._check_head is not None and _has_long_body(request):
             problem = self._check_head(request)

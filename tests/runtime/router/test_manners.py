@@ -123,4 +123,28 @@ def test_engine_that_speaks_no_http_1_1_is_told_of_at_once_and_left() -> None:
     status, message = run_loop(act())
 
     assert status == 502
-    assert message == "no replica answered: 1 sent what is no answer of HTTP/1.1"
+    assert message == "no replica served the request: 1 sent what is no answer of HTTP/1.1"
+
+
+def test_client_is_told_what_came_of_each_replica_that_failed() -> None:
+    engines_asked = 0
+
+    async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
+        nonlocal engines_asked
+        engines_asked += 1
+        if engines_asked == 1:
+            writer.write(json_answer(b"{}", b"503 Busy"))
+        else:
+            writer.close()
+
+    async def act() -> tuple[int, str]:
+        async with routed(FakeEngine(answer), FakeEngine(answer)) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(CHAT, b"{}"))
+            refused = await client.answer()
+            return refused.status, json.loads(refused.body)["error"]["message"]
+
+    status, message = run_loop(act())
+
+    assert status == 502
+    assert message == "no replica served the request: 1 answered 503, 1 closed the connection"

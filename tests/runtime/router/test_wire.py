@@ -223,6 +223,17 @@ def test_absolute_target_goes_on_as_its_path(target: bytes, expected: bytes) -> 
     assert read(head(line=b"GET %b HTTP/1.1" % target)) == ([(b"GET", expected, b"")], None)
 
 
+@pytest.mark.parametrize(
+    ("target", "expected"), [(b"http://a", b"*"), (b"http://a/", b"/"), (b"http://a?b", b"/?b")]
+)
+def test_options_of_a_target_without_a_path_ask_about_the_whole_server(
+    target: bytes, expected: bytes
+) -> None:
+    requests = [(b"OPTIONS", expected, b"")]
+
+    assert read(head(line=b"OPTIONS %b HTTP/1.1" % target)) == (requests, None)
+
+
 @pytest.mark.parametrize("own", [b"Host: other\r\n", b"host:other\r\n", b"HOST: \t other\r\n"])
 def test_host_of_an_absolute_target_goes_on_in_place_of_the_clients(own: bytes) -> None:
     one = reader()
