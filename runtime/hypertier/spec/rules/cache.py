@@ -249,7 +249,7 @@ def switch_off_ignored(subject: Subject) -> Iterator[Hit]:
 )
 def cache_engine(subject: Subject) -> Iterator[Hit]:
     wanted = subject.has_l1 or subject.has_l2 or subject.strategy == "kvaware"
-    if wanted and subject.engine not in (VLLM, None):
+    if wanted and subject.engine not in (VLLM, None) and not subject.runs_another_image:
         yield hit(path("spec.worker.image"), engine=subject.engine)
 
 

@@ -260,8 +260,7 @@ def _needs_of_a_cluster(subject: Subject, deployment: View) -> Iterator[tuple[Pa
     "이미지를 지정하거나 AWS 오퍼레이터로 제공하십시오",
 )
 def selfhosted_engine(subject: Subject) -> Iterator[Hit]:
-    deployment = subject.around.deployment
-    if subject.around.serving != "selfhosted" or deployment is None or deployment.get("images.engine"):
+    if subject.by_operator or subject.runs_another_image:
         return
     if subject.engine in ENGINES_WITHOUT_VLLM:
         yield hit(path("spec.worker.image"), engine=subject.engine)

@@ -123,6 +123,12 @@ class Subject:
         return match["region"] if match else None
 
     @property
+    def runs_another_image(self) -> bool:
+        """Whether engines run an image that the deployment names, and not the manifest's."""
+        deployment = self.around.deployment
+        return not self.by_operator and deployment is not None and bool(deployment.get("images.engine"))
+
+    @property
     def is_aws_container(self) -> bool:
         """Whether the image is one of AWS's deep learning containers, by their account or public gallery."""
         return bool(re.match(r"763104351884\.dkr\.ecr\.", self.image)) or (

@@ -135,6 +135,15 @@ def test_what_our_own_engines_are_given_is_not_asked_of_the_manifest(case: Case)
     assert spoken(ours, case.broken) == []
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.rule in ("cache-engine", "selfhosted-engine")], ids=ids
+)
+def test_an_image_that_no_engine_runs_may_have_any_engine(case: Case) -> None:
+    named = {**SELFHOSTED, "images": {"engine": "registry.example/vllm-with-tiers:1"}}
+
+    assert spoken(dataclasses.replace(case, deployment=named), case.broken) == []
+
+
 def test_a_store_of_the_deployment_needs_no_address_in_the_manifest() -> None:
     without_url = next(case for case in CASES if case.rule == "l2-redis-url")
 
