@@ -207,13 +207,14 @@ class Transcript:
 
     def read(self, event: bytes) -> bytes:
         """An event of an engine's as the client gets it, both with the empty line at the end."""
-        if not event.startswith(b"data: "):
+        if event.startswith(b":"):  # a comment, as engines keep connections alive with
             return event
-        if event.startswith(b"data: [DONE]"):
+        data = event[5:].strip() if event.startswith(b"data:") else b""
+        if data == b"[DONE]":
             self.is_ended = True
             return event
         try:
-            told = msgspec.json.decode(event[6:])
+            told = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             told = None
         if not isinstance(told, dict):
@@ -260,6 +261,8 @@ class Transcript:
 
     def rest(self, context_tokens: int | None) -> bytes | str:
         """The request for the rest, its body; or why there is none. `context_tokens` are the model's."""
+        if not self._prompt:  # it broke off inside its first piece
+            return "no_token_ids"
         written = len(self._kept)
         limit = self._plan.max_tokens
         if limit is None:

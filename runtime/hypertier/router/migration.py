@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -35,6 +36,8 @@ from hypertier.router.wire import BodyBudget
 
 TEXT_SECONDS: Final = 5.0
 MAX_TEXT_BYTES: Final = 64 * 1024
+# Each of the three may end lines (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+_EMPTY_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 class Migration:
@@ -86,8 +89,11 @@ class Chunks:
     def events(self, data: bytes) -> list[bytes]:
         """The events that `data` completes, each with its empty line; what is left at the end is one, too."""
         self._parser.feed_data(data)
-        *whole, rest = bytes(self._body).split(b"\n\n")
-        events = [event + b"\n\n" for event in whole]
+        body, begin, events = bytes(self._body), 0, []
+        for empty_line in _EMPTY_LINE.finditer(body):
+            events.append(body[begin : empty_line.end()])
+            begin = empty_line.end()
+        rest = body[begin:]
         if self.is_complete and rest:
             events.append(rest)
             rest = b""

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes_engine import Answer, FakeEngine, RawClient, eventually, post, run_loop
+from fakes_access import ACME, AccessFolder, bearer, salt_of
+from fakes_engine import Answer, FakeEngine, RawClient, eventually, get, post, run_loop
 from fakes_router import routed
 from fakes_streams import ANSWER, END, PROMPT, Reciter
 
 from hypertier.router.app import Router
+from hypertier.router.continuation import Transcript, plan
+from hypertier.router.migration import Chunks
+from hypertier.router.wire import BodyBudget
 
 CHAT, COMPLETIONS = b"/v1/chat/completions", b"/v1/completions"
 NUM_TOKENS = len(ANSWER.encode()) + 1
@@ -21,9 +26,14 @@ USAGE = {"stream_options": {"include_usage": True}}
 
 def asking(path: bytes, **fields: Any) -> bytes:
     """A streamed request for a whole answer."""
+    return post(path, body_of(path, **fields))
+
+
+def body_of(path: bytes, **fields: Any) -> bytes:
+    """Of such a request."""
     prompt = {"messages": [{"role": "user", "content": "hi"}]} if path == CHAT else {"prompt": "hi"}
     body = {"model": "m", "stream": True, "max_tokens": 1000, "temperature": 0, **prompt, **fields}
-    return post(path, json.dumps(body).encode())
+    return json.dumps(body).encode()
 
 
 def events_of(answer: Answer) -> list[Any]:
@@ -309,3 +319,82 @@ def test_client_that_goes_away_while_its_answer_moves_leaves_nothing_behind() ->
             return migration.budget.held_bytes, len(router.front.connections)
 
     assert run_loop(act())[0] == 0
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"], ids=repr)
+def test_event_goes_on_as_soon_as_it_is_whole_whatever_ends_its_lines(end: bytes) -> None:
+    chunks = Chunks()
+    sent = [b"data: 1" + end, b"data:2" + end, b": ping" + end]
+    data = b"".join(sent) + b"data: 3"
+
+    told = [chunks.events(b"%x\r\n%b\r\n" % (len(part), part)) for part in (data[:9], data[9:])]
+
+    assert [event for events in told for event in events] == sent
+
+
+def transcript() -> Transcript:
+    """Of a completion that may write 16 tokens."""
+    made = plan(COMPLETIONS, b'{"prompt": "hi", "max_tokens": 16}')
+    assert not isinstance(made, str)
+    return Transcript(made, BodyBudget(1000))
+
+
+PIECE = b'{"id":"1","choices":[{"text":"a","token_ids":[97],"prompt_token_ids":[1,2]}]}'
+
+
+@pytest.mark.parametrize("begin", [b"data: ", b"data:"], ids=repr)
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"], ids=repr)
+def test_tokens_are_kept_however_an_event_is_written(begin: bytes, end: bytes) -> None:
+    kept = transcript()
+
+    shown = kept.read(begin + PIECE + end)
+    kept.read(begin + b"[DONE]" + end)
+    rest = kept.rest(None)
+
+    assert b"[97]" not in shown
+    assert kept.is_ended
+    assert isinstance(rest, bytes)
+    assert json.loads(rest)["prompt"] == [1, 2, 97]
+
+
+@pytest.mark.parametrize(
+    "event", [b"id: 7\ndata: " + PIECE, b"event: message\ndata: " + PIECE, b"data: 1", b"data: {"], ids=repr
+)
+def test_stream_of_which_an_event_was_not_understood_is_not_gone_on_with(event: bytes) -> None:
+    """A token that was passed over would be written twice."""
+    kept = transcript()
+    kept.read(b"data: " + PIECE + b"\n\n")
+
+    shown = kept.read(event + b"\n\n")
+
+    assert shown == event + b"\n\n"
+    assert kept.lost == "malformed"
+
+
+def test_nobody_is_asked_for_the_rest_of_an_empty_prompt() -> None:
+    """As where an engine dies inside its first piece."""
+    kept = transcript()
+    kept.read(b": ping\n\n")
+
+    assert kept.rest(1000) == "no_token_ids"
+
+
+def test_rest_of_a_tenants_answer_has_its_salt_and_its_tokens_count_once(tmp_path: Path) -> None:
+    folder = AccessFolder(tmp_path, "access: {default: {tokensPerMinute: 100000}}\n")
+    first, then = Reciter(4, piece_tokens=3), Reciter()
+    engines = FakeEngine(first), FakeEngine(then)
+
+    async def act() -> tuple[Answer, str]:
+        async with routed(*engines, migration_limit=1, **folder.settings) as router:
+            answer = await ask(router, post(CHAT, body_of(CHAT, **USAGE), bearer(ACME)))
+            client = await RawClient.connect(router.metrics_port)
+            client.send(get(b"/metrics"))
+            return answer, (await client.answer()).body.decode()
+
+    answer, metrics = run_loop(act())
+
+    assert answer.is_whole
+    assert then.paths[-1] == "/v1/completions"
+    assert [body["cache_salt"] for body in (*first.asked, then.asked[-1])] == [salt_of("acme")] * 2
+    assert ACME.encode() not in b"".join(one.head for engine in engines for one in engine.received)
+    assert f'hypertier_router_tenant_tokens_total{{tenant="acme"}} {len(PROMPT) + NUM_TOKENS}.0' in metrics
