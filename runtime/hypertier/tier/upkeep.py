@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from hypertier.tier.backends.backend import Ledger
 from hypertier.tier.circuit import Circuit
@@ -31,6 +32,14 @@ UNACCOUNTED_CHUNKS = 64  # or so many chunks, where that is more: a prompt is to
 RETRY_SECONDS = 1.0
 MOST_NOTES = 4096  # that wait: an L2 that is slow but answers must not gather what is done in each step
 APART_SECONDS = 1e-6  # a chunk counts as used this much before the one in front of it: prefixes outlive ends
+
+
+class Note(NamedTuple):
+    """Chunks that were stored or used, and when, however late that is written down."""
+
+    is_store: bool
+    keys: Iterable[bytes]
+    at: float
 
 
 class Upkeep:
@@ -72,7 +81,7 @@ class Upkeep:
         self._lock = threading.Lock()
         self._unaccounted: Counter[bytes] = Counter()
         self._gone: list[bytes] = []
-        self._notes: queue.SimpleQueue[tuple[bool, Iterable[bytes]] | None] = queue.SimpleQueue()
+        self._notes: queue.SimpleQueue[Note | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="hypertier-upkeep", daemon=True)
         self._thread.start()
 
@@ -94,7 +103,7 @@ class Upkeep:
         Those of a tenant with a quota are noted in any case: what waits of them is bounded by `admits`.
         """
         if not self._is_behind or any(self._limit(key) is not None for key in keys):
-            self._notes.put((True, keys))
+            self._notes.put(Note(True, keys, self._clock()))
 
     def abandoned(self, keys: Sequence[bytes]) -> None:
         """Chunks were admitted but not stored."""
@@ -109,7 +118,7 @@ class Upkeep:
         is still in use is heard of again.
         """
         if (self._guard.circuit.is_closed or self._guard.circuit.may_try) and not self._is_behind:
-            self._notes.put((False, keys))
+            self._notes.put(Note(False, keys, self._clock()))
 
     @property
     def _is_behind(self) -> bool:
@@ -136,9 +145,9 @@ class Upkeep:
     def _run(self) -> None:
         while (notes := self._take_notes()) is not None:
             due: dict[bytes, float] = {}
-            for is_store, keys in notes:
+            for note in notes:
                 try:
-                    self._read(is_store, keys, due)
+                    self._read(note, due)
                 except Exception:  # the boundary: `keys` is vLLM's, and nothing it does may end this thread
                     self._counters.add("upkeep_errors")
             self._renew(due)
@@ -146,22 +155,22 @@ class Upkeep:
                 if not self._settle(tag) and not self._guard.circuit.is_closed:
                     break  # all of L2 is away, not only the server of this tenant's ledger
 
-    def _read(self, is_store: bool, keys: Iterable[bytes], due: dict[bytes, float]) -> None:
+    def _read(self, note: Note, due: dict[bytes, float]) -> None:
         """Go through a note; what is to be renewed is added to `due`, with when it was used."""
         now = self._clock()
-        for place, key in enumerate(keys):
+        for place, key in enumerate(note.keys):
             if place % BATCH == BATCH - 1:
                 time.sleep(0)  # let go of the interpreter's lock
-            at = now - place * APART_SECONDS
-            if is_store:
+            at = note.at - place * APART_SECONDS
+            if note.is_store:
                 self._remember(key, now)
                 self._owe(key, at, num_stores=1)
             elif now - self._renewed_at.get(key, float("-inf")) >= self._pause(key):
                 due[key] = at
 
-    def _take_notes(self) -> list[tuple[bool, Iterable[bytes]]] | None:
+    def _take_notes(self) -> list[Note] | None:
         """Everything there is to do, None at the end; waits, but not long where something is owed."""
-        notes: list[tuple[bool, Iterable[bytes]]] = []
+        notes: list[Note] = []
         try:
             note = self._notes.get(timeout=RETRY_SECONDS if self._owed else None)
             self._over.wait(self._gather_seconds)

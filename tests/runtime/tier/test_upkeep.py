@@ -22,7 +22,7 @@ from hypertier.tier.credentials import FixedCredentials
 from hypertier.tier.entries import Entries, NamespaceSource
 from hypertier.tier.metrics import Counters
 from hypertier.tier.tenants import Tenants, Terms, tenant_tag
-from hypertier.tier.upkeep import BATCH, LEDGER_SECONDS, MOST_NOTES, RENEWAL_SECONDS, Upkeep
+from hypertier.tier.upkeep import BATCH, LEDGER_SECONDS, MOST_NOTES, RENEWAL_SECONDS, Note, Upkeep
 
 CHUNK = 100_000  # two stripes
 STRIPE = 64 * 1024
@@ -95,7 +95,7 @@ class Engine:
 
         for _ in range(2):  # a mark is met before the work that came with it, the second one after
             reached.clear()
-            self.upkeep._notes.put((False, mark()))
+            self.upkeep._notes.put(Note(False, mark(), 0.0))
             assert eventually(lambda: bool(reached))
 
     def held(self, *keys: bytes) -> list[bool]:
@@ -182,6 +182,20 @@ def test_what_comes_in_a_while_is_done_in_one_go_and_the_end_waits_for_none_of_i
     slow.upkeep.close(20)
     assert world.backend.num_calls - calls == 1
     assert not slow.upkeep._thread.is_alive()
+
+
+def test_what_an_engine_writes_down_late_counts_from_when_it_was_stored(world: World) -> None:
+    slow = Engine(world.backend, world.backend, world.clock, gather_seconds=1_000.0)
+    slow.upkeep.stored([key(ACME, number) for number in range(4)])
+    world.clock.advance(1)
+    world.one.store(*(key(ACME, number) for number in range(4, 8)))
+    world.clock.advance(1)
+
+    slow.upkeep._over.set()  # as if the while were over
+
+    assert eventually(lambda: slow.counters.total("quota_removals") == 4)
+    assert world.one.held(*(key(ACME, number) for number in range(4, 8))) == [True] * 4
+    slow.upkeep.close(20)
 
 
 def test_a_tenants_time_to_live_is_its_own(world: World) -> None:
