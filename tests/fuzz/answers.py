@@ -1,11 +1,10 @@
 """Feeds what engines say whatever atheris thinks of: `pip install atheris`, then
-`python tests/fuzz/answers.py FOLDER`, where FOLDER keeps what was found; with `scripts/setup.sh compiled`
-before, compiled modules and their sources are held against each other.
+`PYTHONPATH=tests python tests/fuzz/answers.py FOLDER`, where FOLDER keeps what was found; with
+`scripts/setup.sh compiled` before, compiled modules and their sources are held against each other.
 
 The first byte says where the rest is cut in two. It is read as an answer's chunked body, as a whole answer,
-and as a batch of KV events. An input that raises, that is read
-otherwise when cut, compiled or by llhttp, or that takes more than two seconds is saved as crash-… in the
-working directory.
+and as a batch of KV events. An input that raises, that is read otherwise when cut, compiled or by llhttp, or
+that takes more than two seconds is saved as crash-… in the working directory.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ import httptools
 import msgspec
 
 with atheris.instrument_imports(include=["hypertier"]):
+    from fakes_upstream import Carried, Pipe
+
     from hypertier.errors import KvEventError
     from hypertier.router import chunks, kv_events, plain
     from hypertier.router.addresses import Address
-    from hypertier.router.plain import ResponseHead
     from hypertier.router.replicas import ReplicaSet
     from hypertier.router.upstream import Upstream
 
@@ -48,40 +48,8 @@ SOURCE_PLAIN = source_of("plain")
 source_read_chunks = atheris.instrument_func(source_of("chunks").read_chunks)
 
 
-class Pipe:
-    """A transport that takes everything."""
-
-    closed = False
-
-    def write(self, data: bytes) -> None: ...
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def resume_reading(self) -> None: ...
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def abort(self) -> None:
-        self.closed = True
-
-
-class Carried:
-    """Remembers what came."""
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.ends: list[str] = []
-
-    def begin(self, head: ResponseHead, data: bytes) -> None:
-        self.data += head.raw + b"\r\n" + data
-
-    def relay(self, data: bytes) -> None:
-        self.data += data
-
-    def complete(self, *, keep_alive: bool) -> None:
-        self.ends.append("complete")
+class AnyFailure(Carried):
+    """Where an answer's bytes are cut decides how its failure shows."""
 
     def broken(self) -> None:
         self.ends.append("failed")
@@ -89,23 +57,13 @@ class Carried:
     def failed(self, cause: str, *, answering: bool = False) -> None:
         self.ends.append("failed")
 
-    def switched(self, raw: bytes, data: bytes) -> bool:
-        return False
-
-    def hold(self) -> None: ...
-
-    def go_on(self) -> None: ...
-
-    def may_retry(self, status: int = 0) -> bool:
-        return False
-
 
 def carried(*parts: bytes) -> tuple[list[str], bytes]:
     """How an answer ended, if it did, and what of a complete one was sent on."""
     replicas = ReplicaSet()
     replicas.replace([Address("127.0.0.1", 1)])
     replica = next(iter(replicas.by_url.values()))
-    upstream, one = Upstream(replica), Carried()
+    upstream, one = Upstream(replica), AnyFailure()
     upstream.connection_made(cast(asyncio.BaseTransport, Pipe()))
     upstream.send(one, b"GET / HTTP/1.1\r\n\r\n", b"", is_head=False, may_reuse=True)
     for part in parts:

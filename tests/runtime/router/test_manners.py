@@ -109,18 +109,24 @@ def test_engine_sees_the_host_that_the_client_asked_for() -> None:
     assert run_loop(act()) == b"llama.models.example:8443"
 
 
-def test_engine_that_speaks_no_http_1_1_is_told_of_at_once_and_left() -> None:
-    async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\ncontent-length: 2\n\n{}")
+def refusal_by(*engines: FakeEngine) -> tuple[int, str]:
+    """What a client gets that asks a router of these."""
 
     async def act() -> tuple[int, str]:
-        async with routed(FakeEngine(answer)) as router:
+        async with routed(*engines) as router:
             client = await RawClient.connect(router.port)
             client.send(post(CHAT, b"{}"))
             refused = await client.answer()
             return refused.status, json.loads(refused.body)["error"]["message"]
 
-    status, message = run_loop(act())
+    return run_loop(act())
+
+
+def test_engine_that_speaks_no_http_1_1_is_told_of_at_once_and_left() -> None:
+    async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\ncontent-length: 2\n\n{}")
+
+    status, message = refusal_by(FakeEngine(answer))
 
     assert status == 502
     assert message == "no replica served the request: 1 sent what is no answer of HTTP/1.1"
@@ -137,14 +143,7 @@ def test_client_is_told_what_came_of_each_replica_that_failed() -> None:
         else:
             writer.close()
 
-    async def act() -> tuple[int, str]:
-        async with routed(FakeEngine(answer), FakeEngine(answer)) as router:
-            client = await RawClient.connect(router.port)
-            client.send(post(CHAT, b"{}"))
-            refused = await client.answer()
-            return refused.status, json.loads(refused.body)["error"]["message"]
-
-    status, message = run_loop(act())
+    status, message = refusal_by(FakeEngine(answer), FakeEngine(answer))
 
     assert status == 502
     assert message == "no replica served the request: 1 answered 503, 1 closed the connection"
