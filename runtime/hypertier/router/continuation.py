@@ -29,6 +29,8 @@ ASKED: Final = {"return_token_ids": True}
 TOKEN_BYTES: Final = 4
 MAX_DROPPED: Final = 16
 """A character has at most four bytes; models that write bytes which are none may go on for longer."""
+DEFAULT_MAX_TOKENS: Final = 16
+"""Of a completion that says none (vLLM's protocol.py, as above); a chat goes on to the model's end."""
 _NO_CHARACTER: Final = "\ufffd"
 
 # As they are in the request for the rest.
@@ -151,10 +153,6 @@ def plan(path: bytes, body: bytes | bytearray) -> Plan | str:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return "malformed"
     return made
-
-
-DEFAULT_MAX_TOKENS: Final = 16
-"""Of a completion that says none (vLLM's protocol.py, as above); a chat goes on to the model's end."""
 
 
 def _is_one_of(value: Any, harmless: tuple[Any, ...]) -> bool:

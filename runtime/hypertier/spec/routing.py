@@ -128,7 +128,7 @@ class Guardrail:
     timeout: str = "1s"
 
     def __post_init__(self) -> None:
-        _ = self.port
+        read_guardrail_url("routing.guardrail.url", self.url)
         if self.on_failure not in ("open", "closed"):
             expected = "open, to let requests pass while the service fails, or closed, to refuse them"
             raise ConfigError("routing.guardrail.onFailure", self.on_failure, expected)

@@ -90,7 +90,6 @@ def bucket_of(uri: str | None) -> str | None:
 def idle_timeout(subject: Subject) -> Iterator[Hit]:
     if subject.around.serving == "selfhosted" and not subject.manifest.has(TLS):
         return  # nothing stands before the routers
-    timeout, default = subject.manifest.whole(IDLE_TIMEOUT), _default_idle(subject)
     length = small_whole(subject.argument("--max-model-len"))
     model = find_model(subject.manifest.text("spec.modelName"))
     nodes = [find_instance_type(name) for name in subject.instance_types]
@@ -100,16 +99,22 @@ def idle_timeout(subject: Subject) -> Iterator[Hit]:
     if not flops:
         return
     seconds = recompute_seconds(model, length, flops, PREFILL_EFFICIENCY_RATIO)
-    limit = default if timeout is None else timeout
+    limit, got = _idle(subject)
     if seconds > limit:
         enough = min(-(-int(seconds * 2) // 60) * 60, MAX_IDLE_SECONDS)
-        got = timeout if timeout is not None else unset(default)
         yield suggested(IDLE_TIMEOUT, enough, tokens=length, seconds=round(seconds), got=got)
 
 
-def _default_idle(subject: Subject) -> int:
-    """Where the manifest does not say: what `hypertier` sets, or AWS's own."""
-    return BALANCER_IDLE_SECONDS if subject.around.serving == "selfhosted" else DEFAULT_IDLE_SECONDS
+def _idle(subject: Subject) -> tuple[int, Any]:
+    """Seconds of silence after which the load balancer cuts, and how a message shows them.
+
+    Where the manifest does not say it is what `hypertier` sets, or AWS's own.
+    """
+    written = subject.manifest.whole(IDLE_TIMEOUT)
+    if written is not None:
+        return written, written
+    default = BALANCER_IDLE_SECONDS if subject.around.serving == "selfhosted" else DEFAULT_IDLE_SECONDS
+    return default, unset(default)
 
 
 @rule(
@@ -154,11 +159,9 @@ def _silent_for_longer(subject: Subject, seconds: int, told: dict[str, Any]) -> 
     """A hit where the load balancer before the routers cuts what is silent for less than `seconds`."""
     if subject.around.serving != "selfhosted" or not subject.manifest.has(TLS):
         return
-    written = subject.manifest.whole(IDLE_TIMEOUT)
-    idle = _default_idle(subject) if written is None else written
+    idle, got = _idle(subject)
     if seconds <= idle:
         return
-    got = unset(idle) if written is None else written
     if seconds <= MAX_IDLE_SECONDS:
         yield suggested(IDLE_TIMEOUT, seconds, got=got, **told)
     else:
