@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,15 +13,20 @@ PYTHON_VARIABLE = "HYPERTIER_ENGINE_PYTHON"
 DEFAULT_PYTHON = Path(".venv-engine/bin/python")
 
 
-def find_engine_python(environ: Mapping[str, str], directory: Path) -> Path:
-    """Find the Python that has vLLM: `HYPERTIER_ENGINE_PYTHON`, or `.venv-engine` in `directory` or above.
+def find_engine_python(environ: Mapping[str, str], directory: Path, own: Path = Path(sys.prefix)) -> Path:
+    """Find the Python that has vLLM.
+
+    `HYPERTIER_ENGINE_PYTHON`, or `.venv-engine` in `directory`, above it, or beside `own`, the environment
+    that runs this.
 
     Raises:
         LabError: there is none; says how to get one.
     """
     named = environ.get(PYTHON_VARIABLE)
     candidates = (
-        [Path(named)] if named else [parent / DEFAULT_PYTHON for parent in (directory, *directory.parents)]
+        [Path(named)]
+        if named
+        else [parent / DEFAULT_PYTHON for parent in (directory, *directory.parents, own.parent)]
     )
     for candidate in candidates:
         if os.access(candidate, os.X_OK):

@@ -43,7 +43,7 @@ def test_a_server_that_cannot_run_names_the_variable() -> None:
 
 def test_no_vllm_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"no Python with vLLM: .* Run `make setup`"):
-        find_engine_python({}, tmp_path)
+        find_engine_python({}, tmp_path, tmp_path / "elsewhere" / ".venv")
 
 
 def test_the_engines_python_is_found_in_a_folder_above(tmp_path: Path) -> None:
@@ -52,3 +52,11 @@ def test_the_engines_python_is_found_in_a_folder_above(tmp_path: Path) -> None:
     python.touch(mode=0o755)
 
     assert find_engine_python({}, tmp_path / "a" / "b") == python
+
+
+def test_the_engines_python_is_found_beside_the_environment_that_asks(tmp_path: Path) -> None:
+    python = tmp_path / "checkout" / ".venv-engine" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch(mode=0o755)
+
+    assert find_engine_python({}, tmp_path / "mine", tmp_path / "checkout" / ".venv") == python
