@@ -227,7 +227,7 @@ def _spaced(match: re.Match[str], known: frozenset[str]) -> str:
 def _comment_out_prose(lines: Lines, repairs: list[Repair]) -> None:
     """Turn fences and sentences around manifests into comments, and part documents that follow each other."""
     fenced = any(_FENCE.match(line) for line in lines)
-    fences, prose, parted = list[int](), list[int](), list[int]()
+    fences, prose, parted, marks = list[int](), list[int](), list[int](), list[int]()
     inside_fence = inside = False
     is_apart = True  # whether a document mark stands before what comes next
     kind: str | None = None
@@ -239,7 +239,9 @@ def _comment_out_prose(lines: Lines, repairs: list[Repair]) -> None:
             lines[index] = f"# {text}"
             fences.append(index + 1)
         elif text == "---":
-            lines[index] = "---"  # a mark stands at the beginning of its line
+            if line != line.lstrip():
+                marks.append(index + 1)
+            lines[index] = "---"
             inside, is_apart, kind = False, True, None
         elif not text or text.startswith("#"):
             continue
@@ -259,6 +261,13 @@ def _comment_out_prose(lines: Lines, repairs: list[Repair]) -> None:
             inside = False
     _report(
         repairs, "paste-markdown", fences, "is a Markdown fence, not YAML", "YAML이 아닌 Markdown 펜스입니다"
+    )
+    _report(
+        repairs,
+        "paste-indentation",
+        marks,
+        "is a document mark, which stands at the beginning of its line",
+        "문서 구분 표시(---)는 줄 맨 앞에 있어야 합니다",
     )
     _report(
         repairs,

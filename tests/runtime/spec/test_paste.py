@@ -151,6 +151,16 @@ def test_lines_without_their_indentation_are_rebuilt(lost: list[int]) -> None:
         assert kinds == ["InferenceEndpointConfig"]
 
 
+def test_a_manifest_indented_as_a_whole_with_its_mark_is_read() -> None:
+    """As copied out of a numbered list, where AWS's own page has it so."""
+    indented = "".join(f"    {line}\n" for line in ["---", *WHOLE.splitlines()])
+
+    understood = understand(indented, "a.yaml")
+
+    assert [repair.rule for repair in understood.repairs] == ["paste-indentation"]
+    assert [document.data for document in understood.documents if document.data] == [endpoint()]
+
+
 def test_a_flat_document_is_rebuilt_from_its_fields() -> None:
     flat = "\n".join(line.lstrip() for line in WHOLE.splitlines())
 
