@@ -61,9 +61,9 @@ def _groups(deployment: View | None) -> list[InstanceGroup]:
     kinds=MODELS,
     source=sources.CACHING,
     en="{path} is tieredstorage but the deployment's cache.l2.backend is {backend}: the cluster gets no "
-    "tiered storage, and L2 would be off",
+    "tiered storage, and L2 would be off. Make the two the same",
     ko="{path} 값이 tieredstorage인데 배포의 cache.l2.backend는 {backend}입니다. 클러스터에 계층형 "
-    "스토리지가 없어 L2가 동작하지 않습니다",
+    "스토리지가 없어 L2가 동작하지 않습니다. 두 값을 같게 하십시오",
 )
 def tiered_storage_off(subject: Subject) -> Iterator[Hit]:
     if subject.around.deployment is None or subject.l2_backend != "tieredstorage":
