@@ -58,10 +58,10 @@ class CacheUtilizationScaling(Construct):
     exporter's ratios, or `QueuedRequests` for each replica: by default that for `prefill`, else
     `KvCacheUsageRatio`. High for `high_minutes` on end means one replica more, low for `low_minutes` one
     less, never outside `min_replicas` to `max_replicas`, and never two steps within `cooldown`. `schedules`
-    set other bounds, each until the next one. With 0 for `min_replicas` none is left after `idle_minutes` in
-    which nobody asked, and one comes back once a router holds a request. The function may read and patch this
-    one Deployment and nothing else. A step that fails three times lands in `failures`; `EndpointAlarms` rings
-    for it.
+    set other bounds, each until the next one. Where 0 is the least in force, none is left after
+    `idle_minutes` in which nobody asked, and one comes back once a router holds a request. The function may
+    read and patch this one Deployment and nothing else. A step that fails three times lands in `failures`;
+    `EndpointAlarms` rings for it.
     """
 
     @checked
@@ -93,11 +93,12 @@ class CacheUtilizationScaling(Construct):
         high = usual_high if high is None else high
         low = usual_low if low is None else low
         _check(min_replicas, max_replicas, role, metric, high, low)
-        if min_replicas == 0 and schedules:
-            raise ConfigError("min_replicas", 0, "1 or more beside schedules")
         check_schedules(schedules, min_replicas, max_replicas)
         self.role, self.metric, self.high, self.low = role, metric, high, low
-        self.sleeps = min_replicas == 0
+        self.sleeps = min_replicas == 0 or any(schedule.min_replicas == 0 for schedule in schedules)
+        if self.sleeps and role is not None:
+            expected = "1 or more of a role: requests are held for engines that do both"
+            raise ConfigError("min_replicas", 0, expected)
         stack = cdk.Stack.of(self)
         cooldown_seconds = cooldown.to_seconds(integral=False) if cooldown else 600
         if not float(cooldown_seconds).is_integer():
@@ -154,7 +155,7 @@ class CacheUtilizationScaling(Construct):
                 "HIGH_ALARM": names["high"],
                 "LOW_ALARM": names["low"],
                 "DRY_RUN": "true" if dry_run else "false",
-                **({} if min_replicas else {"SLEEP_ALARM": names["sleep"], "WAKE_ALARM": names["wake"]}),
+                **({"SLEEP_ALARM": names["sleep"], "WAKE_ALARM": names["wake"]} if self.sleeps else {}),
                 **_bounds(schedules, min_replicas, max_replicas),
             },
             on_failure=destinations.SqsDestination(self.failures),
@@ -180,13 +181,15 @@ class CacheUtilizationScaling(Construct):
             breaches=cw.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD,
         )
         alarms = {"High": self.high_alarm, "Low": self.low_alarm}
-        if min_replicas == 0:
+        if self.sleeps:
             alarms |= self._sleep_and_wake(endpoint, names, idle_minutes)
         function_arn = self.function.function_arn
         for key, alarm in alarms.items():
             inner = alarm.node.default_child
             assert isinstance(inner, cw.CfnAlarm)
             inner.alarm_actions = [function_arn]
+            if key == "Sleep" and schedules:  # one may let engines go later, who is to know whether to
+                inner.ok_actions = [function_arn]
             # Not cloudwatch_actions.LambdaAction: it would put the permission into the alarm's own scope.
             resource(
                 self,
@@ -347,10 +350,6 @@ def _signal(metric: str, endpoint: str, role: str | None) -> cw.IMetric:
 def _check(
     min_replicas: int, max_replicas: int, role: str | None, metric: str, high: float, low: float
 ) -> None:
-    if min_replicas == 0 and role is not None:
-        raise ConfigError(
-            "min_replicas", 0, "1 or more of a role: requests are held for engines that do both"
-        )
     if max_replicas < max(1, min_replicas):
         raise ConfigError(
             "max_replicas", max_replicas, f"1 or more, and at least min_replicas, which is {min_replicas}"

@@ -24,6 +24,7 @@ from hypertier_lambdas.replicas.settings import VARIABLES, read_settings
 
 HANDLER = "replicas.handler.handler"
 DAY = ScalingSchedule(name="day", cron="cron(30 7 ? * MON-FRI *)", time_zone="Europe/Berlin", min_replicas=2)
+NIGHT = ScalingSchedule(name="night", cron="cron(0 20 ? * * *)", min_replicas=0)
 LAUNCH = ScalingSchedule(name="launch", at="2027-03-01T08:00:00", min_replicas=4, max_replicas=5)
 
 
@@ -146,6 +147,22 @@ def test_what_can_not_be_delivered_comes_to_the_queue_of_failures(template: dict
     queues = {entry["Target"]["DeadLetterConfig"]["Arn"]["Fn::GetAtt"][0] for entry in schedules_of(template)}
 
     assert queues == {config["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"][0]}
+
+
+def test_a_night_of_zero_brings_the_two_alarms_and_the_hook_hears_when_somebody_asks_again() -> None:
+    stack = new_stack("Nights")
+    scaled(stack, DAY, NIGHT)
+    template = template_of(stack)
+    _, function = function_of(template)
+    environment = {name: text_of(value) for name, value in function["Environment"]["Variables"].items()}
+
+    limits = read_settings(environment).limits
+
+    alarms = {alarm["AlarmName"]: alarm for alarm in properties(template, "AWS::CloudWatch::Alarm")}
+    assert {limits.sleep_alarm, limits.wake_alarm} < set(alarms)
+    hears_of_the_end = {name for name, alarm in alarms.items() if alarm.get("OKActions")}
+    assert hears_of_the_end == {limits.sleep_alarm}
+    assert limits.schedules["night"].min_replicas == 0
 
 
 def test_without_schedules_there_is_none_of_it() -> None:

@@ -62,6 +62,17 @@ CASES = [
         "hold-behind-balancer",
         BEHIND_60,
         "spec.loadBalancer.idleTimeoutSeconds",
+        {"spec.tlsConfig": {"customCertificateConfig": CERTIFICATE}},
+        deployment={
+            **SELFHOSTED,
+            "scaling": {"schedules": [{"name": "night", "cron": "cron(0 20 ? * * *)", "minReplicas": 0}]},
+        },
+        name="a night that goes to zero",
+    ),
+    Case(
+        "hold-behind-balancer",
+        BEHIND_60,
+        "spec.loadBalancer.idleTimeoutSeconds",
         {**BEHIND_60, "spec.loadBalancer": {"idleTimeoutSeconds": 700}},
         deployment={**SELFHOSTED, "scaling": {"min": 0, "max": 2, "toZero": {"hold": "700s"}}},
         name="a hold that is as long",

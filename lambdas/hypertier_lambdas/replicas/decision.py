@@ -44,8 +44,8 @@ class Bounds:
 class Limits:
     """What the hook was told when it was deployed. `max_replicas` is 1 or more, `min_replicas` no more.
 
-    `schedules` are the bounds that each schedule sets, in the order of the deployment file. Where
-    `min_replicas` is 0, `sleep_alarm` asks for no replica and `wake_alarm` for one; else there are none.
+    `schedules` are the bounds that each schedule sets, in the order of the deployment file. Where any of the
+    minimums is 0, `sleep_alarm` asks for no replica and `wake_alarm` for one; else there are none.
     """
 
     min_replicas: int
@@ -70,7 +70,7 @@ class ReplicaState:
 
     `seen` maps an alarm's name to the time of its last transition that was looked at; `scheduled` is the
     schedule that came last, which a later deployment may no longer have. At 0 replicas, `asleep` says that
-    the hook put it there, and no person.
+    the hook put it there, and no person. `idle` says that the sleep alarm was in ALARM when it last told.
     """
 
     replicas: int
@@ -79,6 +79,7 @@ class ReplicaState:
     seen: Mapping[str, datetime] = field(default_factory=dict)
     scheduled: ScheduleEvent | None = None
     asleep: bool = False
+    idle: bool = False
 
     @property
     def bounds(self) -> Bounds:
@@ -120,7 +121,8 @@ def decide(event: AlarmEvent | ScheduleEvent, state: ReplicaState, now: datetime
             + (f", {limits.sleep_alarm} or {limits.wake_alarm}" * bool(limits.wake_alarm)),
             remember=False,
         )
-    if event.state != "ALARM":
+    ends_idleness = event.alarm_name == limits.sleep_alarm and event.state == "OK"
+    if event.state != "ALARM" and not ends_idleness:
         return stay(f"{event.alarm_name} went to {event.state}; only ALARM asks for a step", remember=False)
     seen = state.seen.get(event.alarm_name)
     if seen is not None and event.transitioned_at <= seen:
@@ -129,9 +131,12 @@ def decide(event: AlarmEvent | ScheduleEvent, state: ReplicaState, now: datetime
             f"one of {seen.isoformat()} that was handled already",
             remember=False,
         )
+    if ends_idleness:
+        return stay(f"{event.alarm_name} went to OK: not idle, which a schedule may ask for later")
     if state.replicas == 0 and event.alarm_name == limits.wake_alarm and state.asleep:
-        reason = f"{event.alarm_name} went to ALARM: requests are held, wake to 1 replica"
-        return Decision(Action.UP, 1, reason, remember=True)
+        awake = max(1, bounds.min_replicas)
+        reason = f"{event.alarm_name} went to ALARM: requests are held, wake to {awake} replica"
+        return Decision(Action.UP, awake, reason + "s" * (awake > 1), remember=True)
     if state.replicas == 0:
         by = "asleep until a request is held" if state.asleep else "put to rest by hand"
         return stay(f"the Deployment is at 0 replicas: {by}, and so left alone")
@@ -140,8 +145,8 @@ def decide(event: AlarmEvent | ScheduleEvent, state: ReplicaState, now: datetime
     if event.alarm_name == limits.sleep_alarm:
         if bounds.min_replicas > 0:
             return stay(f"MIN_REPLICAS {bounds.min_replicas}{bounds.source} lets nobody sleep")
-        held = state.seen.get(limits.wake_alarm)
-        if held is not None and event.transitioned_at - held < HELD_LATELY:
+        held = _held_lately(state, event.transitioned_at)
+        if held is not None:
             return stay(
                 f"requests were held at {held.isoformat()}, of which {event.alarm_name} can't know yet"
             )
@@ -189,15 +194,24 @@ def _keep_to(event: ScheduleEvent, state: ReplicaState) -> Decision:
             f"{last.scheduled_at.isoformat()}, which was handled already",
             remember=False,
         )
-    if state.replicas == 0:
+    if state.replicas == 0 and not state.asleep:
         return stay("the Deployment is at 0 replicas: put to rest by hand, and so left alone", remember=True)
-    replicas = min(max(state.replicas, bounds.min_replicas), bounds.max_replicas)
     said = f"{named} sets {bounds.min_replicas} to {bounds.max_replicas} replicas"
+    replicas = min(max(state.replicas, bounds.min_replicas), bounds.max_replicas)
+    if bounds.min_replicas == 0 and state.idle and _held_lately(state, event.scheduled_at) is None:
+        # The sleep alarm rang while that was not allowed, and does not ask again while it stays as it is.
+        said, replicas = f"{said}, and nobody asks", 0
     if replicas == state.replicas:
         return stay(f"{said}; {replicas} lie within", remember=True)
     action = Action.UP if replicas > state.replicas else Action.DOWN
     reason = f"{said}: {action.value} from {state.replicas} to {replicas}"
     return Decision(action, replicas, reason, remember=True)
+
+
+def _held_lately(state: ReplicaState, at: datetime) -> datetime | None:
+    """When requests were held of which the sleep alarm can't know at that moment; None for none."""
+    held = state.seen.get(state.limits.wake_alarm)
+    return held if held is not None and at - held < HELD_LATELY else None
 
 
 def _place(event: ScheduleEvent, limits: Limits) -> tuple[datetime, int]:

@@ -23,6 +23,7 @@ SCHEDULED_AT = "hypertier.dev/replicas-scheduled-at"
 SLEEP_ALARM_SEEN = "hypertier.dev/replicas-sleep-alarm-seen"
 WAKE_ALARM_SEEN = "hypertier.dev/replicas-wake-alarm-seen"
 ASLEEP = "hypertier.dev/replicas-asleep"
+IDLE = "hypertier.dev/replicas-idle"
 ANNOTATIONS = (
     LAST_SCALED_AT,
     LAST_REASON,
@@ -33,6 +34,7 @@ ANNOTATIONS = (
     SLEEP_ALARM_SEEN,
     WAKE_ALARM_SEEN,
     ASLEEP,
+    IDLE,
 )
 
 
@@ -63,6 +65,7 @@ def read_state(deployment: Mapping[str, Any], limits: Limits) -> ReplicaState:
         seen,
         scheduled,
         asleep=replicas == 0 and ASLEEP in annotations,
+        idle=IDLE in annotations,
     )
 
 
@@ -76,6 +79,7 @@ def patch_for(
     """Return the merge patch that makes `decision` so, valid only while `deployment` has not changed."""
     annotations: dict[str, str | None] = {**_handled(event, limits), LAST_REASON: decision.reason}
     metadata = {"resourceVersion": deployment["metadata"]["resourceVersion"], "annotations": annotations}
+    annotations |= _idle(deployment, decision, event, limits)
     if decision.action is Action.NONE:
         return {"metadata": metadata}
     annotations[LAST_SCALED_AT] = now.isoformat()
@@ -89,6 +93,16 @@ def _handled(event: AlarmEvent | ScheduleEvent, limits: Limits) -> dict[str, str
     if isinstance(event, ScheduleEvent):
         return {SCHEDULE: event.schedule, SCHEDULED_AT: event.scheduled_at.isoformat()}
     return {_seen_keys(limits)[event.alarm_name]: event.transitioned_at.isoformat()}
+
+
+def _idle(
+    deployment: Mapping[str, Any], decision: Decision, event: AlarmEvent | ScheduleEvent, limits: Limits
+) -> dict[str, str | None]:
+    """The annotation that nobody asks, as the sleep alarm said last; null takes it away, once woken."""
+    if isinstance(event, AlarmEvent) and event.alarm_name == limits.sleep_alarm:
+        return {IDLE: "true" if event.state == "ALARM" else None}
+    woken = decision.action is Action.UP and deployment["spec"]["replicas"] == 0
+    return {IDLE: None} if woken else {}
 
 
 def _seen_keys(limits: Limits) -> dict[str, str]:

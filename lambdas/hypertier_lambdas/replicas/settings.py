@@ -73,29 +73,30 @@ def read_limits(environment: Mapping[str, str]) -> Limits:
         cooldown=timedelta(seconds=_whole_number(environment, "COOLDOWN_SECONDS", at_least=0)),
         high_alarm=_text(environment, "HIGH_ALARM"),
         low_alarm=_text(environment, "LOW_ALARM"),
-        schedules=_schedules(environment),
+        schedules=_schedules(environment, at_least=0 if sleep else 1),
         sleep_alarm=sleep,
         wake_alarm=wake,
     )
 
 
-def _schedules(environment: Mapping[str, str]) -> dict[str, Bounds]:
-    """The bounds that each schedule sets, in their order."""
+def _schedules(environment: Mapping[str, str], *, at_least: int) -> dict[str, Bounds]:
+    """The bounds that each schedule sets, in their order; none of them below `at_least`."""
     text = environment.get("SCHEDULES") or "[]"
     try:
         entries: Any = json.loads(text)
-        schedules = {entry["name"]: _bounds(entry) for entry in entries}
+        schedules = {entry["name"]: _bounds(entry, at_least) for entry in entries}
     except (ValueError, TypeError, KeyError):
         schedules = None
     if schedules is None or len(schedules) != len(entries):
-        expected = 'such as [{"name": "office-hours", "min": 4, "max": 7}], each name once, 1 <= min <= max'
+        form = f"each name once, {at_least} <= min <= max, and 1 <= max"
+        expected = f'such as [{{"name": "office-hours", "min": 4, "max": 7}}], {form}'
         raise SettingError("SCHEDULES", text, expected)
     return schedules
 
 
-def _bounds(entry: Mapping[str, Any]) -> Bounds:
+def _bounds(entry: Mapping[str, Any], at_least: int) -> Bounds:
     low, high = entry["min"], entry["max"]
-    if type(low) is not int or type(high) is not int or not 1 <= low <= high:
+    if type(low) is not int or type(high) is not int or not at_least <= low <= high or high < 1:
         raise ValueError("no bounds")
     return Bounds(low, high, f" of the schedule {entry['name']}")
 

@@ -175,9 +175,8 @@ class Deployment:
             expected = f"at most routing.timeouts.response, {self.routing.timeouts.response}"
             raise ConfigError("scaling.toZero.hold", sleeps.hold, expected)
         if sleeps is not None and self.verify is not None:
-            expected = (
-                "no such section with scaling.min 0: its requests would keep engines awake, or wake them"
-            )
+            zero = f"{self.scaling.zero_setting} 0"
+            expected = f"no such section with {zero}: its requests would keep engines awake, or wake them"
             raise ConfigError("verify", "a section", expected)
         if self.verify is not None:
             check_verify(self.verify, self.serving, self.access)

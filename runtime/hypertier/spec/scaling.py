@@ -26,7 +26,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToZero:
-    """With `scaling.min: 0`: after how long without a request no replica is left, and how routers hold.
+    """With a least of 0: after how long without a request no replica is left, and how routers hold.
 
     They hold at most `max_held` requests each, none for longer than `hold`.
     """
@@ -85,17 +85,23 @@ class Scaling:
         budget = self.monthly_budget_usd
         if budget is not None and not 0 < budget < float("inf"):
             raise ConfigError("scaling.monthlyBudgetUsd", budget, "US dollars, more than 0")
-        if self.min == 0 and self.schedules:
-            expected = "1 or more beside scaling.schedules, which say themselves when there are how many"
-            raise ConfigError("scaling.min", 0, expected)
-        if self.to_zero is not None and self.min > 0:
-            raise ConfigError("scaling.toZero", "a section", "scaling.min: 0 beside it")
+        if self.to_zero is not None and self.zero_setting is None:
+            expected = "scaling.min: 0 beside it, or a schedule with minReplicas: 0"
+            raise ConfigError("scaling.toZero", "a section", expected)
         check_schedules(self.schedules, self.min, self.max)
+
+    @property
+    def zero_setting(self) -> str | None:
+        """The key by which there may be no replica, always or from a schedule on; None where one stays."""
+        if self.min == 0:
+            return "scaling.min"
+        named = (schedule.name for schedule in self.schedules if schedule.min_replicas == 0)
+        return next((f"scaling.schedules.{name}.minReplicas" for name in named), None)
 
     @property
     def sleeps(self) -> ToZero | None:
         """How engines go to no replica and come back; None where one always stays."""
-        return (self.to_zero or ToZero()) if self.min == 0 else None
+        return (self.to_zero or ToZero()) if self.zero_setting is not None else None
 
     def bounds(self, component: str) -> Bounds | None:
         """Those of a kind of engines: `engine`, which always has some, `prefill` or `decode`."""

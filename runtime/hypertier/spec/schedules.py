@@ -22,7 +22,8 @@ SETTING = "scaling.schedules"
 class ScalingSchedule:
     """Other bounds from a moment on: again and again by `cron`, or once `at` a moment, in `time_zone`.
 
-    A bound that is left out is the plain one, `scaling.min` or `scaling.max`.
+    A bound that is left out is the plain one, `scaling.min` or `scaling.max`. With 0 for `min_replicas` none
+    is left while nobody asks.
     """
 
     name: str
@@ -48,11 +49,12 @@ class ScalingSchedule:
         low, high = self.min_replicas, self.max_replicas
         if low is None and high is None:
             raise ConfigError(f"{SETTING}.{self.name}.minReplicas", None, "a value, or one for maxReplicas")
-        for key, bound in (("minReplicas", low), ("maxReplicas", high)):
-            if bound is not None and bound < 1:
-                raise ConfigError(
-                    f"{SETTING}.{self.name}.{key}", bound, "1 or more: a Deployment at 0 is left as it is"
-                )
+        if low is not None and low < 0:
+            expected = "0 or more; 0 lets engines go while nobody asks"
+            raise ConfigError(f"{SETTING}.{self.name}.minReplicas", low, expected)
+        if high is not None and high < 1:
+            expected = "1 or more; minReplicas: 0 lets engines go while nobody asks"
+            raise ConfigError(f"{SETTING}.{self.name}.maxReplicas", high, expected)
 
     @property
     def expression(self) -> str:

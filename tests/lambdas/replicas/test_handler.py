@@ -27,6 +27,7 @@ from hypertier_lambdas.replicas.deployment import (
     ANNOTATIONS,
     ASLEEP,
     HIGH_ALARM_SEEN,
+    IDLE,
     LAST_SCALED_AT,
     LOW_ALARM_SEEN,
     SCHEDULE,
@@ -123,7 +124,7 @@ def test_the_high_alarm_adds_a_replica_and_notes_it_in_the_deployment(world: Wor
     annotations = world.deployment["metadata"]["annotations"]
     assert annotations[LAST_SCALED_AT] == NOW.isoformat()
     assert annotations["deployment.kubernetes.io/revision"] == "1"
-    of_sleep = {SLEEP_ALARM_SEEN, WAKE_ALARM_SEEN, ASLEEP}
+    of_sleep = {SLEEP_ALARM_SEEN, WAKE_ALARM_SEEN, ASLEEP, IDLE}
     assert set(ANNOTATIONS) - set(annotations) == {LOW_ALARM_SEEN, SCHEDULE, SCHEDULED_AT} | of_sleep
 
 

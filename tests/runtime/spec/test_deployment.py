@@ -184,7 +184,7 @@ DAY = {"name": "day", "cron": "cron(0 8 ? * MON-FRI *)", "minReplicas": 1}
         pytest.param("scaling.schedules", [{**DAY, "cron": "0 8"}], f"{FIRST}.cron", id="schedule's-cron"),
         pytest.param("scaling.schedules", [{**DAY, "at": "now"}], f"{FIRST}.cron", id="cron-and-at"),
         pytest.param("scaling.schedules", [{**DAY, "timeZone": "CEST"}], f"{FIRST}.timeZone", id="zone"),
-        pytest.param("scaling.schedules", [{**DAY, "minReplicas": 0}], f"{FIRST}.minReplicas", id="rest"),
+        pytest.param("scaling.schedules", [{**DAY, "minReplicas": -1}], f"{FIRST}.minReplicas", id="rest"),
         pytest.param(
             "scaling.schedules", [{**DAY, "minReplicas": 9}], f"{FIRST}.minReplicas", id="above-max"
         ),

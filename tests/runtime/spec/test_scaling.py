@@ -21,6 +21,10 @@ from hypertier.spec.verify import Verify
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
+DAY = ScalingSchedule(name="day", cron="cron(0 7 ? * * *)", min_replicas=1)
+NIGHT = ScalingSchedule(name="night", cron="cron(0 20 ? * * *)", min_replicas=0)
+
+
 def example(name: str) -> Deployment:
     return load_deployment(EXAMPLES / name / "deployment.yaml")
 
@@ -68,12 +72,10 @@ def test_bounds_of_engines_that_do_both_are_refused_where_every_endpoint_has_two
 
 
 def test_schedules_are_refused_where_every_endpoint_has_two_kinds() -> None:
-    night = ScalingSchedule(name="night", cron="cron(0 20 ? * * *)", min_replicas=1)
-
     with pytest.raises(
         ConfigError, match=r"scaling\.schedules is .*night.*; expected none: every endpoint has a"
     ):
-        replace(example("disaggregated"), scaling=Scaling(schedules=(night,)))
+        replace(example("disaggregated"), scaling=Scaling(schedules=(DAY, NIGHT)))
 
 
 @pytest.mark.parametrize(
@@ -122,9 +124,9 @@ def test_endpoints_of_both_sorts_have_bounds_of_their_own() -> None:
         pytest.param({"min": 0, "max": 0}, r"scaling\.max is 0; expected 1 or more", id="never any"),
         pytest.param({"to_zero": ToZero()}, r"scaling\.toZero is .*; expected scaling\.min: 0", id="no zero"),
         pytest.param(
-            {"min": 0, "schedules": (ScalingSchedule(name="day", cron="cron(0 7 ? * * *)", min_replicas=1),)},
-            r"scaling\.min is 0; expected 1 or more beside scaling\.schedules",
-            id="schedules",
+            {"to_zero": ToZero(), "schedules": (DAY,)},
+            r"scaling\.toZero is .*; expected scaling\.min: 0 beside it, or a schedule with minReplicas: 0",
+            id="no schedule of zero",
         ),
     ],
 )
@@ -162,6 +164,29 @@ def test_going_to_zero_is_refused_where_nothing_would_wake_or_all_would(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         replace(example(name), scaling=Scaling(min=0, max=2), **changes)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "setting"),
+    [
+        pytest.param(Scaling(min=0, max=2, schedules=(DAY,)), "scaling.min", id="but by day"),
+        pytest.param(
+            Scaling(max=2, schedules=(DAY, NIGHT)), "scaling.schedules.night.minReplicas", id="by night"
+        ),
+        pytest.param(Scaling(min=1, max=2, schedules=(DAY,)), None, id="never"),
+    ],
+)
+def test_requests_are_held_where_any_of_the_bounds_is_zero(scaling: Scaling, setting: str | None) -> None:
+    assert scaling.zero_setting == setting
+    assert scaling.sleeps == (ToZero() if setting else None)
+    assert scaling.least() == (0 if setting else 1)
+
+
+def test_what_would_wake_engines_each_night_is_refused_by_the_schedule_s_name() -> None:
+    scaling = Scaling(max=2, schedules=(DAY, NIGHT))
+
+    with pytest.raises(ConfigError, match=r"no such section with scaling\.schedules\.night\.minReplicas 0"):
+        replace(example("reference"), verify=Verify(), scaling=scaling)
 
 
 def test_nobody_is_missed_of_engines_that_may_be_none() -> None:

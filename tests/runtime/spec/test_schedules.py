@@ -120,7 +120,7 @@ def test_a_moment_is_told_as_eventbridge_takes_it() -> None:
         ({"cron": None, "at": "8"}, r"scaling\.schedules\.day\.at is '8'; expected a moment"),
         ({"time_zone": "CEST"}, r"scaling\.schedules\.day\.timeZone is 'CEST'; expected an IANA"),
         ({"min_replicas": None}, r"scaling\.schedules\.day\.minReplicas is not set; expected a value"),
-        ({"min_replicas": 0}, r"scaling\.schedules\.day\.minReplicas is 0; expected 1 or more"),
+        ({"min_replicas": -1}, r"scaling\.schedules\.day\.minReplicas is -1; expected 0 or more"),
         ({"max_replicas": 0}, r"scaling\.schedules\.day\.maxReplicas is 0; expected 1 or more"),
     ],
 )

@@ -16,7 +16,6 @@ from hypertier.spec.routing import BALANCER_IDLE_SECONDS, Timeouts
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import Subject, small_whole
-from hypertier.spec.scaling import ToZero
 from hypertier.spec.tree import View, path
 
 TLS = path("spec.tlsConfig")
@@ -127,10 +126,10 @@ def _idle(subject: Subject) -> tuple[int, Any]:
     "시작되는 동안 로드 밸런서가 504로 응답합니다",
 )
 def hold_behind_balancer(subject: Subject) -> Iterator[Hit]:
-    deployment = subject.around.deployment
-    if deployment is None or deployment.whole("scaling.min") != 0 or subject.manifest.has("spec.pdSpec"):
+    to_zero = subject.scaling.sleeps if subject.scaling else None
+    if to_zero is None or subject.manifest.has("spec.pdSpec"):
         return
-    hold = _seconds(deployment, "scaling.toZero.hold", ToZero().hold)
+    hold = to_zero.hold_seconds
     yield from _silent_for_longer(subject, hold, {"hold": hold})
 
 
