@@ -50,7 +50,7 @@ class ClusterStack(cdk.Stack):
             kubernetes_version=None if eks_cluster else deployment.cluster.kubernetes_version,
             eks_cluster=eks_cluster,
             instance_groups=deployment.instance_groups,
-            tiered_storage=TieredStorage(memory_percent=deployment.cache.l2.memory_percent)
+            tiered_storage=TieredStorage(memory_percent=deployment.tiered_percent)
             if _uses_tiered_storage(deployment)
             else None,
             autoscaling=deployment.cluster.autoscaling,

@@ -393,3 +393,15 @@ def inner(hint: Any) -> Any:
     """The dataclass inside an optional one, or a tuple of them."""
     options = [option for option in typing.get_args(hint) if option not in (type(None), Ellipsis)]
     return inner(options[0]) if options else hint
+
+
+def test_an_amount_of_tiered_storage_reaches_the_cluster_as_the_percentage_that_aws_takes() -> None:
+    file = ROOT / "tests" / "manifests" / "deployments" / "tiered-storage" / "deployment.yaml"
+    deployment = load_deployment(file)
+    l2 = replace(deployment.cache.l2, memory="48Gi")
+
+    made = read_assembly(synthesized(replace(deployment, cache=replace(deployment.cache, l2=l2))))
+
+    (cluster,) = made.of_type("AWS::SageMaker::Cluster")
+    config = cluster.properties["TieredStorageConfig"]
+    assert config == {"Mode": "Enable", "InstanceMemoryAllocationPercentage": 25}

@@ -254,6 +254,14 @@ CASES = [
         kind=DEPLOYMENT,
     ),
     Case(
+        "ignored-by-operator",
+        {"serving": "operator", "cache": {"l2": {"size": "1Ti"}}},
+        "cache.l2.size",
+        {"serving": "operator", "cache": {"l2": {"memory": "200Gi"}}},
+        kind=DEPLOYMENT,
+        name="an amount for tiered storage counts",
+    ),
+    Case(
         "setting",
         {"cluster": {"autoscaling": True}},
         "cluster.autoscaling",

@@ -38,6 +38,18 @@ CASES = [
         deployment={**deployment(), "cache": {"l2": {"backend": "tieredstorage", "memoryPercent": 20}}},
     ),
     Case(
+        "pod-beside-tiered-storage",
+        {f"{REQUESTS}memory": "150Gi"},
+        "spec.worker.resources.requests.memory",
+        {f"{REQUESTS}memory": "140Gi"},
+        deployment={
+            **deployment(),
+            "instanceGroups": [{"name": "gpu", "instanceType": "ml.g5.12xlarge", "count": 1}],
+            "cache": {"l2": {"backend": "tieredstorage", "memory": "38Gi"}},
+        },
+        name="an amount",
+    ),
+    Case(
         "replica-does-not-fit",
         {f"{REQUESTS}memory": "190Gi", f"{LIMITS}memory": "190Gi"},
         "spec.worker.resources.requests.memory",

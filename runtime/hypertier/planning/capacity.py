@@ -100,5 +100,5 @@ def _l2_bytes(deployment: Deployment, endpoint: InferenceEndpointConfig) -> int:
         group = deployment.group_for(endpoint)
         node = find_instance_type(group.instance_type)
         memory = node.memory_bytes if node else 0
-        return memory * group.count * deployment.cache.l2.memory_percent // 100
+        return memory * group.count * deployment.tiered_percent // 100
     return 0

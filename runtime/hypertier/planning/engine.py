@@ -181,7 +181,7 @@ def _model_location(endpoint: InferenceEndpointConfig) -> str | None:
 
 def _available_bytes(deployment: Deployment, endpoint: InferenceEndpointConfig, node: InstanceType) -> int:
     tiered = endpoint.kv_cache.l2_backend == "tieredstorage" or deployment.cache.l2.backend == "tieredstorage"
-    tiered_ratio = deployment.cache.l2.memory_percent / 100 if tiered else 0.0
+    tiered_ratio = deployment.tiered_percent / 100 if tiered else 0.0
     return int(node.memory_bytes * (1 - tiered_ratio - SYSTEM_RESERVE_RATIO))
 
 

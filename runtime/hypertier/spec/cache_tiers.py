@@ -18,6 +18,7 @@ from hypertier.tier.settings import MOST_CONNECTIONS, TierSettings
 from hypertier.tier.tenants import LONGEST_TTL_SECONDS
 
 SECRET_ARN = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[!-~]{1,512}-\w{6}")
+USUAL_MEMORY_PERCENT = 20
 SMALLEST_QUOTA_BYTES = 64 * 2**20
 LONGEST_TTL = "ten years at most"
 
@@ -105,20 +106,21 @@ class ExistingStore:
 class L2:
     """The shared tier: an ElastiCache Valkey store of `bandwidth` and `size`, or HyperPod's tiered storage.
 
-    `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes. With
-    `kv_events` engines announce what they store there, beside what their GPU and L1 hold. They
-    encrypt it with the `key` of `encryption_secret`, a Secret beside the endpoint, or with what a secret of
-    Secrets Manager holds, by its ARN: 32 bytes in base64. An `existing` store is taken as it is, whatever its
-    size. Raise `epoch` when weights change under an old name. `gate` says when engines ask it: `auto` where
-    that is faster than computing, `open` always, `closed` never; a request waits `lookup_deadline_ms` for its
-    answer. `connections` are how many each engine loads and stores by.
+    `memory_percent` (tiered storage) is the share of each node's memory that HyperPod's daemon takes,
+    `memory` an amount instead. With `kv_events` engines announce what they store there, beside what their GPU
+    and L1 hold. They encrypt it with the `key` of `encryption_secret`, a Secret beside the endpoint, or with
+    what a secret of Secrets Manager holds, by its ARN: 32 bytes in base64. An `existing` store is taken as it
+    is, whatever its size. Raise `epoch` when weights change under an old name. `gate` says when engines ask
+    it: `auto` where that is faster than computing, `open` always, `closed` never; a request waits
+    `lookup_deadline_ms` for its answer. `connections` are how many each engine loads and stores by.
     """
 
     backend: str = "redis"
     bandwidth: str = "8GB/s"
     size: str = "1Ti"
     ttl: str = "24h"
-    memory_percent: int = 20
+    memory_percent: int = USUAL_MEMORY_PERCENT
+    memory: str | None = None
     node_family: str = DEFAULT_FAMILY
     tenants: tuple[L2Tenant, ...] = ()
     kv_events: bool = False
@@ -166,6 +168,11 @@ class L2:
             raise ConfigError(
                 "cache.l2.memoryPercent", self.memory_percent, "1 to 100, percent of a node's memory"
             )
+        if self.memory is not None and self.memory_percent != USUAL_MEMORY_PERCENT:
+            raise ConfigError("cache.l2.memory", self.memory, "no such key beside cache.l2.memoryPercent")
+        if self.memory_bytes == 0:
+            expected = "more than 0; a manifest that wants no L2 does not enable it"
+            raise ConfigError("cache.l2.memory", self.memory, expected)
         for setting, written, amount in (
             ("cache.l2.bandwidth", self.bandwidth, self.bandwidth_bytes_per_second),
             ("cache.l2.size", self.size, self.size_bytes),
@@ -194,6 +201,11 @@ class L2:
     def size_bytes(self) -> int:
         """What the store must hold, in bytes."""
         return parse_bytes("cache.l2.size", self.size)
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What tiered storage is to have of each node, in bytes; None where a percentage says so."""
+        return None if self.memory is None else parse_bytes("cache.l2.memory", self.memory)
 
     @property
     def ttl_seconds(self) -> int:

@@ -36,6 +36,7 @@ from hypertier.spec.scaling import Scaling as Scaling
 from hypertier.spec.scaling import check_scaling
 from hypertier.spec.schedules import check_served
 from hypertier.spec.source import read_documents, read_text
+from hypertier.spec.tiered_memory import memory_percent_of
 from hypertier.spec.tree import View, dotted, objects
 from hypertier.spec.verify import Verify, check_verified, check_verify
 from hypertier.tier.transfer import NIXL_BACKENDS, check_backend
@@ -187,6 +188,7 @@ class Deployment:
         shared_cache = self.access is not None and self.access.shared_cache
         check_tenants_of(self.cache.l2, self.serving, shared_cache=shared_cache)
         check_together(self.instance_groups, "instanceGroups")
+        memory_percent_of(self.cache.l2, self.instance_groups)
         for group in self.instance_groups:
             group.check_fallbacks()
         if self.cluster.existing is None:
@@ -210,6 +212,11 @@ class Deployment:
                     [name for _, name in served],
                     f"one manifest of the name {name} in {namespace}",
                 )
+
+    @property
+    def tiered_percent(self) -> int:
+        """Percent of each node's memory that tiered storage takes, where an endpoint uses it."""
+        return memory_percent_of(self.cache.l2, self.instance_groups)
 
     def group_for(self, endpoint: InferenceEndpointConfig) -> InstanceGroup:
         """The instance group that `endpoint` runs on, by the first of its instance types that is there.

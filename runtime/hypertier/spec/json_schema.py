@@ -86,6 +86,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "cache.l2.nodeFamily": "Family of the store's nodes: r7g, r8g for memory; c7gn, c8gn for bandwidth.",
     "cache.l2.ttl": "How long an entry lives without being read, such as 24h.",
     "cache.l2.memoryPercent": "Share of a node's memory for tiered storage, in percent.",
+    "cache.l2.memory": "Or an amount for it of each node that engines run on, such as 400Gi.",
     "cache.l2.tenants": "What tenants may keep, by the names of access.tenants.",
     "cache.l2.tenants[].name": "The tenant; * stands for all others, - for requests without a cache_salt.",
     "cache.l2.tenants[].quota": "What it may keep for each endpoint, such as 100Gi; 0 for nothing.",

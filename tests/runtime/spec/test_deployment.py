@@ -62,6 +62,11 @@ def test_every_key_but_endpoints_has_a_default(tmp_path: Path) -> None:
         pytest.param({"cache": {"l2": {"ttl": "1 day"}}}, "cache.l2.ttl", id="ttl"),
         pytest.param({"cache": {"l2": {"backend": "valkey"}}}, "cache.l2.backend", id="backend"),
         pytest.param({"cache": {"l2": {"memoryPercent": 120}}}, "cache.l2.memoryPercent", id="percent"),
+        pytest.param({"cache": {"l2": {"memory": "0"}}}, "cache.l2.memory", id="no-memory"),
+        pytest.param(
+            {"cache": {"l2": {"memory": "1Gi", "memoryPercent": 30}}}, "cache.l2.memory", id="two-sizes"
+        ),
+        pytest.param({"cache": {"l2": {"memory": "9Ti"}}}, "cache.l2.memory", id="more-than-a-node"),
         pytest.param(tenants({"name": ""}), "cache.l2.tenants.name", id="tenant-name"),
         pytest.param(tenants({"name": "a", "quota": "1"}), "cache.l2.tenants.a.quota", id="quota"),
         pytest.param(tenants({"name": "a", "quota": "ten"}), "cache.l2.tenants.a.quota", id="quota-words"),
@@ -195,6 +200,7 @@ DAY = {"name": "day", "cron": "cron(0 8 ? * MON-FRI *)", "minReplicas": 1}
             "scaling.schedules[1].cron",
             id="schedules-for-the-same-moments",
         ),
+        pytest.param("cache", {"l2": {"memory": "9Ti"}}, "cache.l2.memory", id="more-than-a-node"),
         pytest.param("scaling.monthlyBudgetUsd", -1, "scaling.monthlyBudgetUsd", id="budget"),
         pytest.param("scaling.monthlyBudgetUsd", float("nan"), "scaling.monthlyBudgetUsd", id="budget-nan"),
     ],

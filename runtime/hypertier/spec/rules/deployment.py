@@ -37,6 +37,7 @@ from hypertier.spec.rules.subject import GROUPS, Subject, read_groups
 from hypertier.spec.scaling import check_scaling
 from hypertier.spec.schedules import check_served
 from hypertier.spec.suggest import nearest
+from hypertier.spec.tiered_memory import memory_percent_of
 from hypertier.spec.tree import Path, View, path
 from hypertier.spec.verify import Verify, check_verify
 
@@ -144,6 +145,7 @@ def setting(subject: Subject) -> Iterator[Hit]:
         except ConfigError as error:
             yield hit((*GROUPS, index, "availabilityZoneId"), expected=error.expected)
     yield from _autoscaling(subject)
+    yield from _tiered_memory(subject)
     if serving not in SERVING_MODES:
         meant, expected = nearest(serving, SERVING_MODES), " or ".join(SERVING_MODES)
         where = path("serving")
@@ -163,6 +165,20 @@ def _autoscaling(subject: Subject) -> Iterator[Hit]:
             check_autoscaled(cluster, group, "")
         except ConfigError as error:
             yield hit((*GROUPS, index, "availabilityZoneId"), expected=error.expected)
+
+
+def _tiered_memory(subject: Subject) -> Iterator[Hit]:
+    """More for tiered storage than a node has; what can't be read is found as such."""
+    groups, data = list(read_groups(subject.manifest)), subject.manifest.mapping(path("cache.l2"))
+    try:
+        l2 = codec.decode(L2, data, "", [])
+    except ConfigError:
+        return
+    try:
+        if l2 and len(groups) == len(subject.manifest.items(GROUPS)):
+            memory_percent_of(l2, [group for _, group in groups] or default_groups())
+    except ConfigError as error:
+        yield hit(path(error.setting), expected=error.expected)
 
 
 def _splits(subject: Subject) -> list[bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from hypertier.catalog.instance_types import GIB, find_instance_type
 from hypertier.catalog.models import ModelShape, find_model
@@ -19,16 +20,18 @@ from hypertier.planning.engine import (
     weights_bytes_of,
 )
 from hypertier.spec import codec
-from hypertier.spec.deployment import DeploymentFile, deployment_of
+from hypertier.spec.cache_tiers import L2
+from hypertier.spec.deployment import DeploymentFile, default_groups, deployment_of
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.quantities import parse_bytes
 from hypertier.spec.roles import roles_of
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.placement import bad_quantity
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested, unset
-from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject
+from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject, read_groups
 from hypertier.spec.said import Said
-from hypertier.spec.tree import path
+from hypertier.spec.tiered_memory import memory_percent_of
+from hypertier.spec.tree import View, path
 
 DEPLOY_TIME = path("spec.maxDeployTimeInSeconds")
 DEFAULT_DEPLOY_SECONDS = 3600
@@ -143,16 +146,24 @@ def pod_beside_tiered_storage(subject: Subject) -> Iterator[Hit]:
     deployment = subject.around.deployment
     if deployment is None or deployment.text("cache.l2.backend") != "tieredstorage":
         return
-    percent = deployment.whole("cache.l2.memoryPercent")
-    percent = 20 if percent is None else percent
+    percent = _tiered_percent(deployment)
     memory = _memory(subject, REQUESTS)
     nodes = [node for name in subject.instance_types if (node := find_instance_type(name))]
-    if memory is None or not nodes or not 0 < percent <= 100:
+    if memory is None or not nodes or percent is None:
         return
     node = max(nodes, key=lambda node: node.memory_bytes)
     room = int(node.memory_bytes * (1 - percent / 100 - SYSTEM_RESERVE_RATIO))
     if room < memory < node.memory_bytes:
         yield hit((*REQUESTS, "memory"), node=node.name, room=room // GIB, percent=percent)
+
+
+def _tiered_percent(deployment: View) -> int | None:
+    """Percent of a node that tiered storage takes; None where that can't be read, and is found as such."""
+    groups = [group for _, group in read_groups(deployment)]
+    with suppress(ConfigError):
+        l2 = codec.decode(L2, deployment.mapping("cache.l2"), "", [])
+        return memory_percent_of(l2, groups or default_groups()) if l2 else None
+    return None
 
 
 @rule(
