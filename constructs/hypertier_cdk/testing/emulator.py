@@ -28,6 +28,8 @@ from hypertier_cdk.testing.hyperpod import CLUSTER, Clusters
 from hypertier_cdk.testing.intrinsics import Resolver, creation_order
 from hypertier_cdk.testing.providers import Made, Provider, Resource
 from hypertier_cdk.testing.roles import Roles
+from hypertier_cdk.testing.rules import Rules
+from hypertier_cdk.testing.schedules import Schedules
 from hypertier_cdk.testing.shapes import SHAPES, ShapeProvider
 from hypertier_cdk.testing.stack import Event, Request, Stack, made_up_name
 
@@ -86,6 +88,8 @@ class Emulator:
         self._secrets = Secrets()
         self._alarms = Alarms(self.resources, self.invoke)
         self.messages = self._alarms.messages
+        self._schedules = Schedules(self.resources, self._roles, self.invoke)
+        self._rules = Rules(self.resources, self.invoke)
         self._custom = CustomResources(self._functions, max_looks)
         self._providers: dict[str, Provider] = {
             **{name: ShapeProvider(shape) for name, shape in SHAPES.items()},
@@ -240,6 +244,22 @@ class Emulator:
             DeploymentError: an alarm goes by more than one metric, or a function failed.
         """
         return self._alarms.watch(get_metric_data, now, alarms)
+
+    def pass_schedule(self, name: str, at: datetime) -> Any:
+        """Let a moment of one of EventBridge Scheduler's schedules come; return what its function returns.
+
+        Raises:
+            DeploymentError: there is no such schedule, its role does not let it, or the function failed.
+        """
+        return self._schedules.pass_moment(name, at)
+
+    def put_event(self, event: Mapping[str, Any]) -> dict[str, list[Any]]:
+        """Let EventBridge's rules have an event; return what functions return, by the rules that it matches.
+
+        Raises:
+            DeploymentError: a rule is not allowed to call its function, or that failed.
+        """
+        return self._rules.put(event)
 
     def may_ask(self, token: str, ask: Ask, cluster: str) -> bool:
         """Whether the EKS cluster of that name lets who made `token` do what is asked of Kubernetes.

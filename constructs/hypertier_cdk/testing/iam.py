@@ -22,7 +22,7 @@ RESOURCES: dict[str, str] = {
     "s3:PutObject": "arn:aws:s3:::{Bucket}/{Key}",
     "secretsmanager:GetSecretValue": "{SecretId}",
     "sns:Publish": "{TopicArn}",
-    "ssm:GetParameter": "arn:aws:ssm:{region}:{account}:parameter/{Name}",
+    "ssm:GetParameter": "arn:aws:ssm:{region}:{account}:parameter{Name}",
 }
 """An action's resource by the call's parameters; others have `*`, which no narrower statement allows."""
 ACTIONS = {"lambda:Invoke": "lambda:InvokeFunction", "s3:ListObjectsV2": "s3:ListBucket"}
@@ -104,6 +104,13 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
+def resource_of(action: str, named: Mapping[str, str]) -> str:
+    """The ARN of what an action is done to, by the call's parameters; `*` where it has none."""
+    if action == "ssm:GetParameter":  # a name without a path stands behind a slash in the ARN, too
+        named = {**named, "Name": f"/{named['Name'].removeprefix('/')}"}
+    return RESOURCES.get(action, "*").format_map(named)
+
+
 def watch_calls(statements: list[Statement], who: Mapping[str, str]) -> None:
     """Refuse what boto3 is asked for in this process and the statements do not allow, as AWS refuses it.
 
@@ -119,7 +126,7 @@ def watch_calls(statements: list[Statement], who: Mapping[str, str]) -> None:
         action = ACTIONS.get(called, called)
         if action == "sts:GetCallerIdentity":  # whatever the policies say
             return
-        resource = RESOURCES.get(action, "*").format_map({**who, **params})
+        resource = resource_of(action, {**who, **params})
         context = {key: str(params[name]) for key, name in CONTEXT.get(action, {}).items()}
         if not is_allowed(statements, action, resource, context):
             message = f"User: {who['arn']} is not authorized to perform: {action} on resource: {resource}"

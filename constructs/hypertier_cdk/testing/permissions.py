@@ -12,6 +12,7 @@ from hypertier_cdk.testing.iam import matches
 from hypertier_cdk.testing.providers import Made, Resource
 
 ALARMS, TOPICS = "lambda.alarms.cloudwatch.amazonaws.com", "sns.amazonaws.com"
+RULES = "events.amazonaws.com"
 
 
 def refuse_stranger(

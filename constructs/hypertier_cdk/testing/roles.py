@@ -124,3 +124,21 @@ class Roles:
 def _written(policy: Mapping[str, Any]) -> list[Statement]:
     found = policy["PolicyDocument"]["Statement"]
     return found if isinstance(found, list) else [found]
+
+
+def trust_of(
+    existing: Callable[[str], Iterable[tuple[Resource, Made]]], role: str, principal: str
+) -> list[Statement]:
+    """The statements of a role's trust policy that speak of a service."""
+    for resource, made in existing("AWS::IAM::Role"):
+        if made.attributes["Arn"] == role:
+            document = resource.properties["AssumeRolePolicyDocument"]["Statement"]
+            found = document if isinstance(document, list) else [document]
+            named = [each for each in found if principal in _services(each)]
+            return [{**each, "Resource": "*"} for each in named]
+    return []
+
+
+def _services(statement: Statement) -> list[str]:
+    services = statement.get("Principal", {}).get("Service", [])
+    return services if isinstance(services, list) else [services]

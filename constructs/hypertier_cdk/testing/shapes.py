@@ -80,6 +80,9 @@ SHAPES: dict[str, Shape] = {
     "AWS::ElastiCache::SubnetGroup": Shape(),
     "AWS::ElastiCache::User": Shape(name_property="UserId"),
     "AWS::ElastiCache::UserGroup": Shape(name_property="UserGroupId"),
+    "AWS::Events::Rule": Shape(
+        attributes={"Arn": "arn:aws:events:{region}:{account}:rule/{name}"}, name_property="Name"
+    ),
     "AWS::IAM::OIDCProvider": Shape("arn:aws:iam::{account}:oidc-provider/{id}"),
     "AWS::IAM::ManagedPolicy": Shape(
         "arn:aws:iam::{account}:policy/{name}", name_property="ManagedPolicyName"

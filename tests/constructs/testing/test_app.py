@@ -18,7 +18,6 @@ from fakes_stacks import EXAMPLES, example_folder, on_what_exists, synthesized
 from hypertier.catalog.addons import CERT_MANAGER, OBSERVABILITY, OPERATOR_PREREQUISITES
 from hypertier.catalog.addons import INFERENCE_OPERATOR as ADDON
 from hypertier.spec.deployment import Deployment, Scaling, load_deployment
-from hypertier_cdk.schedules import SCHEDULED_TIME
 from hypertier_cdk.testing import Emulator
 
 ROOT = Path(__file__).parents[3]
@@ -245,22 +244,20 @@ def test_an_alarm_of_one_role_that_rings_steps_its_engines_alone(
 
 
 def test_a_schedule_s_moment_brings_its_replicas_and_a_late_one_takes_none_away(world: Any) -> None:
-    """What EventBridge Scheduler would do: call the target with its input, the moment filled in."""
+    """As EventBridge Scheduler calls it: as the schedule's role, with the moment filled in."""
     deployment = load_deployment(CLOSED)
     world.fake.nodes = [node(f"node-of-{group.name}", group.name) for group in deployment.instance_groups]
     world.emulator.deploy(example_folder(CLOSED))
     engine = objects_of(world, "Deployment")["llama-70b-engine"]
     key = (engine["metadata"]["namespace"], engine["metadata"]["name"])
     world.fake.create_deployment(*key, replicas=1)
-    targets = {
-        json.loads(resource.properties["Target"]["Input"])["schedule"]: resource.properties["Target"]
-        for resource, _ in world.emulator.resources("AWS::Scheduler::Schedule")
+    names = {
+        json.loads(resource.properties["Target"]["Input"])["schedule"]: made.ref
+        for resource, made in world.emulator.resources("AWS::Scheduler::Schedule")
     }
 
     lines = [
-        world.emulator.invoke(
-            targets[name]["Arn"], json.loads(targets[name]["Input"].replace(SCHEDULED_TIME, moment))
-        )
+        world.emulator.pass_schedule(names[name], datetime.fromisoformat(moment))
         for name, moment in (
             ("evening", "2026-12-02T03:00:00Z"),
             ("office-hours", "2026-12-02T15:30:00Z"),

@@ -15,7 +15,7 @@ from fakes_stacks import EXAMPLES, ROOT, example_folder
 
 from hypertier.errors import DeploymentError
 from hypertier_cdk.testing import Emulator
-from hypertier_cdk.testing.iam import is_allowed
+from hypertier_cdk.testing.iam import is_allowed, resource_of
 
 SMALL = next(file for file in EXAMPLES if file.parent.name == "small")
 RUNG = (ROOT / "tests" / "events" / "cloudwatch-alarm-high.json").read_text(encoding="utf-8")
@@ -64,6 +64,13 @@ def test_not_these_are_all_others() -> None:
 def test_a_condition_that_is_not_understood_is_refused_and_not_passed_over() -> None:
     with pytest.raises(NotImplementedError, match="does not know the condition IpAddress"):
         is_allowed([says(Condition={"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}})], READ, BELOW, {})
+
+
+@pytest.mark.parametrize("name", ["/ours/key", "key"])
+def test_a_parameter_s_arn_has_one_slash_before_its_name(name: str) -> None:
+    resource = resource_of("ssm:GetParameter", {"region": "r", "account": "1", "Name": name})
+
+    assert resource == f"arn:aws:ssm:r:1:parameter/{name.removeprefix('/')}"
 
 
 CALLS = """
