@@ -62,6 +62,17 @@ def in_a_vpc(eks: str | None = None) -> Deployment:
     return replace(reference, cluster=replace(reference.cluster, attributes=told))
 
 
+def autoscaled(name: str) -> Deployment:
+    """The reference, whose group of that name HyperPod's Karpenter fills."""
+    reference = example("reference")
+    empty = [
+        replace(group, count=0, availability_zone_id="usw2-az2") if group.name == name else group
+        for group in reference.instance_groups
+    ]
+    cluster = replace(reference.cluster, autoscaling=True)
+    return replace(reference, cluster=cluster, instance_groups=tuple(empty))
+
+
 def naming_everything() -> Deployment:
     """The reference with a training plan, keys, and a store that exists."""
     reference = example("reference")

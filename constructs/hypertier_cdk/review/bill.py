@@ -13,6 +13,7 @@ from hypertier.catalog.prices import HOURS_PER_MONTH, Price, PriceTable
 from hypertier.errors import ConfigError
 from hypertier_cdk.review.templates import Assembly, Resource
 
+CLUSTER = "AWS::SageMaker::Cluster"
 BY_USAGE = {
     "AWS::Lambda::Function": "requests and run time",
     "AWS::Lambda::LayerVersion": "storage",
@@ -88,8 +89,9 @@ def bill_of(assembly: Assembly, region: str, prices: PriceTable, num_custom_metr
     ]
     lines.sort(key=lambda line: (line.price is not None, -(line.usd_per_hour or 0.0), line.item))
     types = Counter(resource.type for resource in assembly.resources)
-    usage = tuple((kind, meaning, types[kind]) for kind, meaning in BY_USAGE.items() if types[kind])
-    return Bill(region, tuple(lines), usage)
+    usage = [(kind, meaning, types[kind]) for kind, meaning in BY_USAGE.items() if types[kind]]
+    usage += [added for cluster in assembly.of_type(CLUSTER) if (added := _added_nodes(cluster))]
+    return Bill(region, tuple(lines), tuple(usage))
 
 
 def within_budget(bill: Bill, monthly_budget_usd: float) -> str:
@@ -107,6 +109,18 @@ def within_budget(bill: Bill, monthly_budget_usd: float) -> str:
     if bill.unknown:
         return f"{monthly_budget_usd:,.2f} USD; cannot be held to it without the prices of what is unknown"
     return f"within {monthly_budget_usd:,.2f} USD per month, before usage"
+
+
+def _added_nodes(cluster: Resource) -> tuple[str, str, int] | None:
+    """The groups without nodes that an autoscaler fills, by pods that wait: nobody knows how many."""
+    filled = [
+        str(group["InstanceGroupName"])
+        for group in cluster.get("InstanceGroups", default=())
+        if int(group["InstanceCount"]) == 0
+    ]
+    if not cluster.get("AutoScaling") or not filled:
+        return None
+    return CLUSTER, f"nodes that Karpenter adds to {', '.join(filled)}", len(filled)
 
 
 Meter = tuple[str, int, str, str]
@@ -156,7 +170,7 @@ def _one(item: str, note: str = "") -> Callable[[Resource], Iterator[Meter]]:
 
 
 _READERS: dict[str, Callable[[Resource], Iterator[Meter]]] = {
-    "AWS::SageMaker::Cluster": _instance_groups,
+    CLUSTER: _instance_groups,
     "AWS::ElastiCache::ReplicationGroup": _cache_nodes,
     "AWS::EC2::VPCEndpoint": _endpoint_zones,
     "AWS::EC2::NatGateway": _one("NAT gateway", "and by bytes"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hypertier.doctor.checks.stored import is_elasticache
+from hypertier.planning.bill import uncounted_groups
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 
@@ -25,6 +26,15 @@ def _lines(deployment: Deployment) -> Iterator[str]:
     existing = deployment.cache.l2.existing
     if existing is not None and not is_elasticache(existing):
         yield f"the store {existing.url}, which is not ElastiCache's"
+    yield from _karpenter(deployment)
+
+
+def _karpenter(deployment: Deployment) -> Iterator[str]:
+    for name in uncounted_groups(deployment):
+        yield (
+            f"quota, addresses and capacity for nodes that Karpenter adds to {name}: as many as its "
+            "NodePool's limits allow"
+        )
 
 
 def _secret_names(deployment: Deployment, endpoint: InferenceEndpointConfig) -> Iterator[str]:

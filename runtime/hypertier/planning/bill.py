@@ -25,9 +25,10 @@ class BillRow:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The rows, and what can be said of them all."""
+    """The rows, and what can be said of them all. Nodes of the groups `uncounted` come by pods that wait."""
 
     rows: tuple[BillRow, ...]
+    uncounted: tuple[str, ...] = ()
 
     @property
     def known_usd_per_hour(self) -> float:
@@ -65,7 +66,14 @@ def plan_bill(deployment: Deployment, prices: PriceTable = PRICES) -> Bill:
     if store is not None:
         name = store.node_type.name
         rows.append(BillRow(name, store.num_nodes, prices.get((name, deployment.region))))
-    return Bill(tuple(rows))
+    return Bill(tuple(rows), uncounted_groups(deployment))
+
+
+def uncounted_groups(deployment: Deployment) -> tuple[str, ...]:
+    """The groups that Karpenter fills, of which nobody knows how many nodes there will be."""
+    if not deployment.cluster.autoscaling:
+        return ()
+    return tuple(group.name for group in deployment.instance_groups if group.count == 0)
 
 
 def usd_per_million_tokens(

@@ -47,6 +47,7 @@ def as_data(plan: DeploymentPlan) -> dict[str, Any]:
             "known_usd_per_hour": round(plan.bill.known_usd_per_hour, 4),
             "known_usd_per_month": round(plan.bill.known_usd_per_month, 2),
             "unknown": list(plan.bill.unknown),
+            "uncounted": list(plan.bill.uncounted),
             "rows": [
                 {
                     "item": row.item,
@@ -241,6 +242,8 @@ def _bill_lines(plan: DeploymentPlan) -> list[str]:
     for row in plan.bill.rows:
         said = "" if row.price is None else f": {row.usd_per_hour:,.2f} USD/h ({row.price.source})"
         lines.append(f"  {row.count} x {row.item}{said}")
+    if plan.bill.uncounted:
+        lines.append(f"  not counted: nodes that Karpenter adds to {', '.join(plan.bill.uncounted)}")
     unknown = plan.bill.unknown
     if any(row.price is not None for row in plan.bill.rows):
         hour, month = plan.bill.known_usd_per_hour, plan.bill.known_usd_per_month

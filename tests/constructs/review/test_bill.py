@@ -114,3 +114,13 @@ def test_every_price_of_ours_is_of_an_item_that_a_bill_can_hold() -> None:
     unused = {item for item, _ in OUR_PRICES if f'"{item}"' not in source}
 
     assert unused == set()
+
+
+def test_nodes_that_karpenter_adds_are_named_by_their_groups_and_not_counted() -> None:
+    groups = group(InstanceType="ml.p5.48xlarge", InstanceCount=0)
+
+    found = bill("AWS::SageMaker::Cluster", groups | {"AutoScaling": {"Mode": "Enable"}})
+
+    assert found.lines == ()
+    assert found.by_usage == (("AWS::SageMaker::Cluster", "nodes that Karpenter adds to gpu", 1),)
+    assert bill("AWS::SageMaker::Cluster", groups).by_usage == ()

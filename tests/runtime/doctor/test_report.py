@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from fakes_account import DEPLOYMENTS, checks, naming_everything
+from fakes_account import DEPLOYMENTS, autoscaled, checks, naming_everything
 
 from hypertier.doctor import report
 from hypertier.doctor.check import Finding, Status, fails, ok, untold
@@ -87,6 +87,12 @@ def test_what_kubernetes_alone_knows_is_said_to_be_not_asked() -> None:
 
     assert "Kubernetes' Secret router-access: kubectl get secret --namespace inference router-access" in lines
     assert not_asked(DEPLOYMENTS["reference"]()) == ()
+
+
+def test_nodes_that_karpenter_adds_are_said_to_be_not_asked_about() -> None:
+    (line,) = not_asked(autoscaled("gpu"))
+
+    assert "nodes that Karpenter adds to gpu: as many as its NodePool's limits allow" in line
 
 
 def test_every_status_has_an_exit_code() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes_account import autoscaled
 from fakes_manifests import GPU, changed, deployment, endpoint
 
 from hypertier.catalog.instance_types import GIB
@@ -334,3 +335,10 @@ def test_text_has_a_line_for_every_row(name: str) -> None:
 
     assert all(f"{row.num_tokens:>7,}" in text for row in only(plan).break_even)
     assert max(len(line) for line in text.splitlines()) < 140
+
+
+def test_nodes_that_karpenter_adds_are_named_by_their_groups_and_not_counted() -> None:
+    plan = plan_deployment(autoscaled("gpu"))
+
+    assert plan.bill.uncounted == ("gpu",)
+    assert "  not counted: nodes that Karpenter adds to gpu" in report.as_text(plan).splitlines()
