@@ -40,6 +40,19 @@ NOT_SET: Mapping[str, str] = {
     "--kv-events": "every engine has an address of its own, and the same port",
     "--gather-seconds": "1 or 2 ms for many streams of over 500 pieces a second, which no reader sees",
     "--explain": "it would tell every client; routing.explainOnRequest tells those that ask",
+    **{
+        f"--capture-{rest}": "no pod carries captures to S3 yet; hypertier capture does, beside a router"
+        for rest in (
+            "spool",
+            "sampling-percentage",
+            "mode",
+            "max-payload-kb",
+            "batch-size",
+            "flush-seconds",
+            "spool-bytes",
+            "redact",
+        )
+    },
 }
 # written whatever they are: a pod's memory follows from the sizes, and the rest is what one looks for first
 _ALWAYS = (

@@ -24,6 +24,7 @@ SUMMARIES = {
     "compare": "Send one load through several strategies, and say what differs for sure.",
     "batch": "Send a file of requests through a running endpoint, and keep the answers.",
     "explain": "Say where a request went, or would go, and why.",
+    "capture": "Carry what routers captured from their folder to S3.",
     "exporter": "Publish the engines' metrics to CloudWatch.",
     "simulate": "Replay a trace through the real strategies.",
     "cache": "Look at, warm and clear what L2 holds.",

@@ -179,6 +179,45 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
     "--guardrail-timeout-seconds", default=1.0, show_default=True, help="How long it may take to answer."
 )
 @click.option(
+    "--capture-spool",
+    metavar="DIR",
+    help="Capture requests and answers into files of this folder, as SageMaker does; off without it.",
+)
+@click.option(
+    "--capture-sampling-percentage", default=100, show_default=True, help="Share of requests captured."
+)
+@click.option(
+    "--capture-mode",
+    "capture_modes",
+    multiple=True,
+    metavar="Input|Output",
+    help="What is captured: requests or answers; repeatable, both without it.",
+)
+@click.option(
+    "--capture-max-payload-kb",
+    default=0,
+    show_default=True,
+    help="KB of a request or answer that are captured; 0 is up to 10240.",
+)
+@click.option("--capture-batch-size", default=10, show_default=True, help="Captured requests in a file.")
+@click.option(
+    "--capture-flush-seconds",
+    default=60,
+    show_default=True,
+    help="How long a captured request may wait for others of its file.",
+)
+@click.option(
+    "--capture-spool-bytes",
+    default=256 * MIB,
+    show_default=True,
+    help="What may wait in the folder; nothing more is captured while it is full.",
+)
+@click.option(
+    "--capture-redact",
+    is_flag=True,
+    help="Capture lengths in place of what people and models said.",
+)
+@click.option(
     "--hold-seconds",
     default=0.0,
     show_default=True,
@@ -315,6 +354,14 @@ def command(
     guardrail_url: str | None,
     guardrail_on_failure: str | None,
     guardrail_timeout_seconds: float,
+    capture_spool: str | None,
+    capture_sampling_percentage: int,
+    capture_modes: tuple[str, ...],
+    capture_max_payload_kb: int,
+    capture_batch_size: int,
+    capture_flush_seconds: int,
+    capture_spool_bytes: int,
+    capture_redact: bool,
     hold_seconds: float,
     hold_requests: int,
     retries: int,
@@ -380,6 +427,14 @@ def command(
         guardrail_url=guardrail_url,
         guardrail_on_failure=guardrail_on_failure,
         guardrail_timeout_seconds=guardrail_timeout_seconds,
+        capture_spool=capture_spool,
+        capture_sampling_percentage=capture_sampling_percentage,
+        capture_modes=capture_modes,
+        capture_max_payload_kb=capture_max_payload_kb,
+        capture_batch_size=capture_batch_size,
+        capture_flush_seconds=capture_flush_seconds,
+        capture_spool_bytes=capture_spool_bytes,
+        capture_redact=capture_redact,
         hold_seconds=hold_seconds,
         hold_requests=hold_requests,
         retries=retries,

@@ -13,6 +13,10 @@ ONE_ROUTER = "one router here has nobody to tell"
 NO_SECRET = "no Secret is mounted here; this machine alone may connect"
 SMALL_MACHINE = "two engines share a small machine's memory"
 BLOCK_TOKENS = 128
+CAPTURE_FLAGS = (
+    *("--capture-spool", "--capture-sampling-percentage", "--capture-mode", "--capture-max-payload-kb"),
+    *("--capture-batch-size", "--capture-flush-seconds", "--capture-spool-bytes", "--capture-redact"),
+)
 
 # Of AWS's sample manifests, for their own containers: vLLM reads none of them. (Read 2026-12-02.)
 # https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-model-deployment-deploy-ftm.html
@@ -193,6 +197,7 @@ ROUTER = Overlay(
         Rule("--guardrail-url", None, "no service that looks at requests is started here", True),
         Rule("--guardrail-on-failure", None, "nothing looks at requests here", True),
         Rule("--guardrail-timeout-seconds", None, "nothing looks at requests here", True),
+        *(Rule(flag, None, "nothing is captured here", True) for flag in CAPTURE_FLAGS),
         Rule("--kv-events-port", None, "every engine has a port of its own here", True),
         Rule("--metrics-port", "{metrics_port}", ONE_MACHINE, True),
         Rule("--l1-tokens", "{l1_tokens}", SMALL_MACHINE, True),

@@ -27,6 +27,7 @@ from hypertier.router.admission import Admission
 from hypertier.router.cache_metrics import KvCounts, SizeCounts
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.canary import Canaries
+from hypertier.router.capture.capture import Capture, CaptureCounts
 from hypertier.router.connection import accepted
 from hypertier.router.discovery import discover
 from hypertier.router.front import Front
@@ -194,6 +195,9 @@ class Router:
             migration = Migration(settings.migration_limit, self._models.context_of)
             self.front.migration = migration
             self.metrics.registry.register(MigrationCounts(migration))
+        if settings.capture is not None:
+            self.front.capture = Capture(settings.capture)
+            self.metrics.registry.register(CaptureCounts(self.front.capture))
         if settings.otlp_endpoint is not None:
             self.front.tracing = Tracing(settings.otlp_endpoint, sample_ratio=settings.sample_ratio)
         self._prefill_side: PrefillSide | None = None
@@ -349,6 +353,8 @@ class Router:
             await self._prefill_side.stop()
         self.front.abort_all()
         await self.front.all_closed()
+        if self.front.capture is not None:
+            await self.front.capture.stop()
         await self.peers.stop()
         if self._sizing is not None:
             await self._sizing.stop()
@@ -425,6 +431,8 @@ class Router:
         while True:
             await asyncio.sleep(1.0)
             self.front.sweep()
+            if self.front.capture is not None:
+                self.front.capture.sweep()
             for certificate in self.certificates:
                 certificate.refresh()
             if self._door is not None:

@@ -18,6 +18,7 @@ from hypertier.router import openai
 from hypertier.router.admission import Admission, Arrival, Grant
 from hypertier.router.bounds import MAX_SECONDS
 from hypertier.router.canary import Canaries
+from hypertier.router.capture.capture import Capture
 from hypertier.router.connection import ClientConnection, Pending
 from hypertier.router.continuation import PATHS as STREAM_PATHS
 from hypertier.router.decisions import Prefilled, weigh
@@ -34,7 +35,7 @@ from hypertier.router.models import (
 )
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.prefill import Leg, Prefillers
-from hypertier.router.proxy import Exchange, Proxy
+from hypertier.router.proxy import Client, Exchange, Proxy
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.responses import PATH as RESPONSES_PATH
 from hypertier.router.responses import ResponseHolders, ResponsesExchange
@@ -91,6 +92,7 @@ class Front:
         self.prefillers: Prefillers | None = None
         self.migration: Migration | None = None
         self.tracing: Tracing | None = None
+        self.capture: Capture | None = None
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
         self.salt_as: Callable[[Request, str], tuple[bytes, Refusal | None]] | None = getattr(
             admission, "salt_as", None
@@ -345,16 +347,19 @@ class Front:
     ) -> None:
         trace = self.tracing.begin(request, inference.model) if self.tracing is not None else None
         exchange: Exchange
+        client: Client = connection
+        if self.capture is not None and not request.upgrades:
+            client = self.capture.client(connection, request, request_id, grant)
         if request.upgrades:
             exchange = Tunnel(self._proxy, connection, request, inference, request_id, grant)
         elif request.path.startswith(RESPONSES_PATH):
             exchange = ResponsesExchange(
-                self._proxy, connection, request, inference, request_id, grant, self._holders
+                self._proxy, client, request, inference, request_id, grant, self._holders
             )
         elif self.migration is not None and inference.streamed and request.path in STREAM_PATHS:
-            exchange = self.migration.exchange(self._proxy, connection, request, inference, request_id, grant)
+            exchange = self.migration.exchange(self._proxy, client, request, inference, request_id, grant)
         else:
-            exchange = Exchange(self._proxy, connection, request, inference, request_id, grant)
+            exchange = Exchange(self._proxy, client, request, inference, request_id, grant)
         exchange.trace = trace
         exchange.prefilled = prefilled
         connection.exchange = exchange

@@ -19,6 +19,7 @@ from hypertier.router.addresses import (
     parse_replica,
 )
 from hypertier.router.bounds import check_numbers
+from hypertier.router.capture.settings import MODES, CaptureSettings
 
 STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 BY_PROMPT = ("prefixaware", "kvaware")
@@ -111,6 +112,14 @@ class RouterSettings:
     guardrail_url: str | None = None
     guardrail_on_failure: str | None = None
     guardrail_timeout_seconds: float = 1.0
+    capture_spool: str | None = None
+    capture_sampling_percentage: int = 100
+    capture_modes: tuple[str, ...] = ()
+    capture_max_payload_kb: int = 0
+    capture_batch_size: int = 10
+    capture_flush_seconds: int = 60
+    capture_spool_bytes: int = 256 * MIB
+    capture_redact: bool = False
     hold_seconds: float = 0.0
     hold_requests: int = 1024
     retries: int = 2
@@ -170,6 +179,7 @@ class RouterSettings:
         self._check_workers()
         self._check_prefill()
         self._check_guardrail()
+        _ = self.capture
         if self.otlp_endpoint is not None and not re.fullmatch(r"https?://[^/?#\s@]+/?", self.otlp_endpoint):
             raise ConfigError(
                 "--otlp-endpoint",
@@ -215,6 +225,22 @@ class RouterSettings:
             expected = "open, to let requests pass while the service fails, or closed, to refuse them"
             raise ConfigError("--guardrail-on-failure", self.guardrail_on_failure, expected)
         _ = self.guardrail
+
+    @property
+    def capture(self) -> CaptureSettings | None:
+        """What is captured of requests and answers; None where nothing is."""
+        if self.capture_spool is None:
+            return None
+        return CaptureSettings(
+            spool=self.capture_spool,
+            sampling_percentage=self.capture_sampling_percentage,
+            modes=self.capture_modes or MODES,
+            max_payload_kb=self.capture_max_payload_kb,
+            batch_size=self.capture_batch_size,
+            flush_seconds=self.capture_flush_seconds,
+            spool_bytes=self.capture_spool_bytes,
+            redacts=self.capture_redact,
+        )
 
     @property
     def guardrail(self) -> Guardrail | None:

@@ -74,7 +74,9 @@ _WHY_NOT = {
     "spec.pdSpec.topologySpec.placementGroup": Said(
         "no node's label tells its group; use nodeSelector", "노드 레이블에 배치 그룹이 없습니다"
     ),
-    "spec.dataCapture": Said("no requests are captured", "요청을 캡처하지 않습니다"),
+    "spec.dataCapture": Said(
+        "a router captures by its own flag --capture-spool", "라우터의 --capture-spool 플래그로 캡처합니다"
+    ),
     "spec.worker.requestLimits": Said("no proxy in the pod counts requests", "요청을 세는 프록시가 없습니다"),
     "spec.endpointName": Said(
         "no SageMaker endpoint is registered", "SageMaker 엔드포인트를 만들지 않습니다"

@@ -1,0 +1,53 @@
+"""`hypertier capture`: what routers captured, from their folder to S3."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+
+@click.command(
+    "capture",
+    epilog="Example: hypertier capture --spool /var/lib/captures "
+    "--to s3://captures-of-ours/llama-70b --kms-key-id alias/captures",
+)
+@click.option(
+    "--spool",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of a router's --capture-spool.",
+)
+@click.option("--to", required=True, metavar="s3://BUCKET/PREFIX", help="Where the files go.")
+@click.option("--kms-key-id", metavar="KEY", help="Key that S3 encrypts them with; else as the bucket says.")
+@click.option("--region", envvar="AWS_REGION", help="S3's region.")
+@click.option(
+    "--interval",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1, max=3600),
+    help="Seconds between two looks.",
+)
+@click.option("--once", is_flag=True, help="Carry what is there, and end.")
+def command(
+    spool: Path, to: str, kms_key_id: str | None, region: str | None, interval: float, once: bool
+) -> None:
+    """Carry captured files to S3, each removed once it is there; at the end, once more.
+
+    Needs s3:PutObject below the prefix, and kms:GenerateDataKey on the key.
+    """
+    from hypertier.capture_upload import Uploader, parse_destination, s3_put_object
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    bucket, prefix = parse_destination(to)
+    uploader = Uploader(spool, bucket, prefix, s3_put_object(region), kms_key_id)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    while not once and not ended.is_set():
+        uploader.step()
+        ended.wait(interval)
+    uploader.step()

@@ -1,0 +1,53 @@
+"""A bounded folder that captured lines wait in until they are carried to S3."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+from uuid import uuid4
+
+ALL_TRAFFIC = "AllTraffic"  # SageMaker's name of the only variant
+SUFFIX = ".jsonl"
+
+
+def variant_of(tenant: str) -> str:
+    """The folder of a tenant's files, where SageMaker has that of a variant; a name of no other folder."""
+    return f"tenant={quote(tenant, safe='')}" if tenant else ALL_TRAFFIC
+
+
+class Spool:
+    """Files of one tenant's lines each, `VARIANT/yyyy/mm/dd/hh/mm-ss-mmm-ID.jsonl` as SageMaker has them."""
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+
+    def write(self, tenant: str, at: float, lines: Sequence[bytes]) -> bool:
+        """Add a file, whole or not at all; False where there is no room. Raises OSError."""
+        content = b"".join(lines)
+        if self.num_bytes() + len(content) > self._max_bytes:
+            return False
+        moment = datetime.fromtimestamp(at, UTC)
+        folder = self._folder / variant_of(tenant) / moment.strftime("%Y/%m/%d/%H")
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        milliseconds = moment.microsecond // 1000
+        name = f"{moment.strftime('%M-%S')}-{milliseconds:03}-{uuid4()}{SUFFIX}"
+        unfinished = folder / f".{name}"
+        unfinished.touch(mode=0o600)
+        unfinished.write_bytes(content)
+        unfinished.rename(folder / name)
+        return True
+
+    def num_bytes(self) -> int:
+        """What lies there now."""
+        total = 0
+        for folder, _, names in os.walk(self._folder):
+            for name in names:
+                try:
+                    total += os.stat(os.path.join(folder, name)).st_size
+                except FileNotFoundError:
+                    continue  # carried away in between
+        return total
