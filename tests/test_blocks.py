@@ -20,6 +20,7 @@ from hypertier.router.routes import parse
 from hypertier.spec import codec
 from hypertier.spec.access import load_access
 from hypertier.spec.deployment import DeploymentFile
+from hypertier.spec.endpoint.capture import DataCapture
 from hypertier.spec.lint import lint_files
 
 ROOT = Path(__file__).parents[1]
@@ -129,6 +130,8 @@ def test_a_file_of_a_page_is_read_by_what_it_is_for(block: Block, tmp_path: Path
         load_access(file, "--access")
     elif set(data) <= SECTIONS:
         assert [] in [faults(data, example, tmp_path) for example in ("reference", "disaggregated")]
+    elif set(data) == {"dataCapture"}:
+        assert codec.decode_or_raise(DataCapture, data["dataCapture"]).model_pod is not None
     elif "models" in data:
         parse(block.text.encode(), has_kvaware=False)
     elif block.page == "review.md":

@@ -12,6 +12,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct, IDependable
 
 from hypertier.errors import ConfigError
+from hypertier.spec.capturing import RouterCapture, router_capture
 from hypertier.spec.deployment import Deployment, Scaling
 from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
 from hypertier.spec.roles import DECODE, PREFILL, WHOLE
@@ -30,7 +31,7 @@ from hypertier_cdk.nag import accept_wildcards
 from hypertier_cdk.roles import let_read_secret
 from hypertier_cdk.tiered_storage import TieredStorage
 
-POD_ROLES = ("EngineRole", "ExporterRole", "VerifyRole")
+POD_ROLES = ("EngineRole", "ExporterRole", "RouterRole", "VerifyRole")
 CLIENTS_FROM_ANYWHERE = (
     "whoever reaches the network may send requests: of an existing one name all ranges, by vpc_cidrs of "
     "Network (cluster.attributes.vpcCidrs), or the clients, by cluster.clientCidrs"
@@ -42,7 +43,8 @@ class InferenceEndpoint(Construct):
 
     With `serving: selfhosted` engines, router and exporter run as Deployments, each under a role of its own:
     the engines' may read the L2 store's password, the exporter's may write metrics into one namespace, as may
-    that of the verification, where the deployment has a `verify`. With
+    that of the verification, where the deployment has a `verify`. The router has one where the manifest's
+    `dataCapture` asks for it, which may put objects below one prefix, and use one key for that. With
     `serving: operator` the manifest goes to AWS's operator. What it needs in the cluster is handed in:
     `operator_ready`, `keda_ready` (for `autoScalingSpec`) and `load_balancer_controller_ready`
     (for `tlsConfig`) are what the endpoint then waits for.
@@ -100,6 +102,7 @@ class InferenceEndpoint(Construct):
 
         self.engine_role: iam.Role | None = None
         self.exporter_role: iam.Role | None = None
+        self.router_role: iam.Role | None = None
         self.verify_role: iam.Role | None = None
         roles = (PREFILL, DECODE) if self.config.spec.pd_spec else (WHOLE,)
         self.deployment_names = {role: names.of(role) for role in roles} if selfhosted else {}
@@ -112,6 +115,12 @@ class InferenceEndpoint(Construct):
                 "ExporterRole", names.namespace, names.role("exporter"), scope=self
             )
             _let_write_metrics(self.exporter_role)
+        capture = router_capture(self.config) if selfhosted else None
+        if capture is not None:
+            self.router_role = cluster.pod_role(
+                "RouterRole", names.namespace, names.role("router"), scope=self
+            )
+            _let_capture(self.router_role, capture)
         if deployment.verify is not None:
             self.verify_role = cluster.pod_role(
                 "VerifyRole", names.namespace, names.role("verify"), scope=self
@@ -247,6 +256,17 @@ def _namespace(
     construct_id = f"Namespace-{cluster.node.addr}-{endpoint.namespace}"
     existing: Any = stack.node.try_find_child(construct_id)
     return [existing or cluster.add_manifest(construct_id, found, scope=stack)]
+
+
+def _let_capture(role: iam.Role, capture: RouterCapture) -> None:
+    """Add objects below the endpoint's prefix, encrypted by the key; read or remove none."""
+    below = f"arn:{cdk.Aws.PARTITION}:s3:::{capture.bucket}/{capture.prefix}/*"
+    role.add_to_policy(iam.PolicyStatement(actions=["s3:PutObject"], resources=[below]))
+    accept_wildcards(role, "captured files are named by when they were written", below)
+    if capture.kms_key_arn is not None:
+        role.add_to_policy(
+            iam.PolicyStatement(actions=["kms:GenerateDataKey"], resources=[capture.kms_key_arn])
+        )
 
 
 def _let_write_metrics(role: iam.Role) -> None:

@@ -11,7 +11,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Annotations, Match
 from fakes_adopted import adopt_network
-from fakes_templates import depends_on, new_stack, properties, resources, template_of
+from fakes_templates import depends_on, new_stack, permissions, properties, resources, template_of
 
 from hypertier.errors import ConfigError
 from hypertier.spec.cluster import Cluster
@@ -238,6 +238,31 @@ def test_the_router_gets_no_role(template: dict[str, Any]) -> None:
     accounts = {entry["ServiceAccount"] for entry in properties(template, "AWS::EKS::PodIdentityAssociation")}
 
     assert accounts == {"llama-70b-engine", "llama-70b-exporter"}
+
+
+def test_a_router_that_captures_may_add_below_its_prefix_by_its_key_and_nothing_else(
+    reference_deployment: Deployment,
+) -> None:
+    key = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"
+    capture = {"s3Uri": "s3://ours/x", "modelPod": {"enabled": True, "kmsKeyId": key}}
+    stack = new_stack("Captured")
+    (endpoint,) = reference_deployment.endpoints
+    captured = replace(endpoint, spec=replace(endpoint.spec, data_capture=capture))
+    deployment = replace(reference_deployment, endpoints=(captured,), images=IMAGES)
+    InferenceEndpoint(stack, "Endpoint", cluster=cluster_of(stack, deployment), deployment=deployment)
+    template = template_of(stack)
+
+    role_id = role_of(template, "llama-70b-router")
+    granted = {
+        entry["Action"]: text_of(entry["Resource"]).removeprefix("arn:aws")
+        for entry in permissions(template, role_id)
+    }
+
+    workloads, _ = manifest_with(template, "Deployment")
+    assert role_id in depends_on(template, workloads)
+    assert set(granted) == {"s3:PutObject", "kms:GenerateDataKey"}
+    assert granted["s3:PutObject"].endswith(":s3:::ours/x/llama-70b/*")
+    assert granted["kms:GenerateDataKey"] == key.removeprefix("arn:aws")
 
 
 def test_nodes_may_reach_the_store_on_its_port(template: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from hypertier.spec.capturing import router_capture
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import EngineRole, roles_of, sleeps
@@ -88,6 +89,7 @@ def network_policies(
                 *_peers(deployment, endpoint, "to", names),
                 *_jwks(deployment),
                 *_guardrail(deployment, inputs),
+                *([to_aws, _pod_identity()] if router_capture(endpoint) else []),
                 *_collector(deployment, inputs),
             ],
         )

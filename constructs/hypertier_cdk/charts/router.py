@@ -15,6 +15,7 @@ from hypertier.spec.roles import sleeps
 from hypertier.spec.routing import ClientTls
 from hypertier_cdk.charts.access import access_mounts, access_objects, access_volumes
 from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
+from hypertier_cdk.charts.captures import capture_mounts, capture_volumes, carriers
 from hypertier_cdk.charts.engine_tls import client_mounts, client_volumes
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, router_image
 from hypertier_cdk.charts.names import (
@@ -148,6 +149,7 @@ def _deployment(
     own = processes * (settings.index_bytes + BASE_BYTES + streams)
     memory = format_bytes(own + settings.max_buffered_bytes)
     tls = deployment.routing.tls
+    beside = carriers(deployment, endpoint, image.value)
     grace = PRE_STOP_SECONDS + math.ceil(settings.lameduck_seconds + settings.drain_seconds) + EXIT_SECONDS
     return {
         "apiVersion": "apps/v1",
@@ -168,6 +170,7 @@ def _deployment(
                     "terminationGracePeriodSeconds": grace,
                     **placement(group),
                     "topologySpreadConstraints": spread(names, "router"),
+                    **({"initContainers": beside} if beside else {}),
                     "containers": [
                         {
                             "name": "router",
@@ -202,6 +205,7 @@ def _deployment(
                                 {"name": "tmp", "mountPath": "/tmp"},
                                 {"name": "routes", "mountPath": ROUTES_FOLDER, "readOnly": True},
                                 *access_mounts(deployment),
+                                *capture_mounts(endpoint),
                                 *client_mounts(deployment.routing.engine_tls),
                                 *([_tls_mount()] if tls else ()),
                             ],
@@ -212,6 +216,7 @@ def _deployment(
                         # made by who operates the endpoint, at any time; a deployment never resets it
                         {"name": "routes", "configMap": {"name": names.of("routes"), "optional": True}},
                         *access_volumes(deployment, names),
+                        *capture_volumes(endpoint),
                         *client_volumes(deployment.routing.engine_tls, names),
                         *([_tls_volume(tls)] if tls else ()),
                     ],

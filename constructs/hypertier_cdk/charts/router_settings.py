@@ -14,6 +14,7 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import PREFILL, pd_spec_of, roles_of, sleeps, threshold_of
 from hypertier_cdk.charts.access import ACCESS_FILE, KEYS_FILE, SALT_KEY_FILE, has_secret
+from hypertier_cdk.charts.captures import capture_settings
 from hypertier_cdk.charts.engine_tls import client_files
 from hypertier_cdk.charts.ingress import balancer_idle_seconds
 from hypertier_cdk.charts.inputs import refuse
@@ -40,19 +41,7 @@ NOT_SET: Mapping[str, str] = {
     "--kv-events": "every engine has an address of its own, and the same port",
     "--gather-seconds": "1 or 2 ms for many streams of over 500 pieces a second, which no reader sees",
     "--explain": "it would tell every client; routing.explainOnRequest tells those that ask",
-    **{
-        f"--capture-{rest}": "no pod carries captures to S3 yet; hypertier capture does, beside a router"
-        for rest in (
-            "spool",
-            "sampling-percentage",
-            "mode",
-            "max-payload-kb",
-            "batch-size",
-            "flush-seconds",
-            "spool-bytes",
-            "redact",
-        )
-    },
+    "--capture-spool-bytes": "half of the volume that captures wait in",
 }
 # written whatever they are: a pod's memory follows from the sizes, and the rest is what one looks for first
 _ALWAYS = (
@@ -67,6 +56,7 @@ _ALWAYS = (
     "lameduck_seconds",
 )
 _FLAGS = {
+    "capture_modes": "--capture-mode",
     "replicas": "--replica",
     "prefill_replicas": "--prefill-replica",
     "connect_timeout_seconds": "--connect-timeout",
@@ -130,6 +120,7 @@ def router_settings(
         model_alias=tuple(f"{name}={model}" for name, model in aliases_of(deployment, endpoint).items()),
         explain_on_request=routing.explain_on_request,
         **_guardrail(deployment),
+        **capture_settings(deployment, endpoint),
         **_holding(deployment, endpoint),
         retries=routing.retries.per_request,
         retry_budget=routing.retries.budget,

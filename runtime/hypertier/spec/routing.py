@@ -244,7 +244,8 @@ class Routing:
     """The routers of each endpoint: how many, on how many CPUs (a process on each), and with which flags.
 
     `model_aliases` are other names by which clients may ask for a model: name -> model, for the endpoint that
-    serves it. With `explain_on_request` answers to requests with `x-hypertier-explain` tell the choice.
+    serves it. With `explain_on_request` answers to requests with `x-hypertier-explain` tell the choice. With
+    `redact_captures` a manifest's `dataCapture` captures lengths in place of what people and models said.
     """
 
     replicas: int = MIN_REPLICAS
@@ -255,6 +256,7 @@ class Routing:
     guardrail: Guardrail | None = None
     model_aliases: Mapping[str, str] = field(default_factory=dict)
     explain_on_request: bool = False
+    redact_captures: bool = False
     sizes: Sizes = field(default_factory=Sizes)
     timeouts: Timeouts = field(default_factory=Timeouts)
     retries: Retries = field(default_factory=Retries)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hypertier.spec.capturing import SERVED as CAPTURED
 from hypertier.spec.said import Said
 from hypertier.spec.tree import Path, dotted
 
@@ -20,6 +21,7 @@ SERVED = frozenset(
         "spec.invocationEndpoint",  # the router answers every path of OpenAI's
         "spec.maxDeployTimeInSeconds",
         "spec.autoScalingSpec",
+        *CAPTURED,
         "spec.intelligentRoutingSpec",
         "spec.kubernetes",
         "spec.kvCacheSpec.enableL1Cache",
@@ -74,8 +76,19 @@ _WHY_NOT = {
     "spec.pdSpec.topologySpec.placementGroup": Said(
         "no node's label tells its group; use nodeSelector", "노드 레이블에 배치 그룹이 없습니다"
     ),
-    "spec.dataCapture": Said(
-        "a router captures by its own flag --capture-spool", "라우터의 --capture-spool 플래그로 캡처합니다"
+    "spec.dataCapture.sagemakerEndpoint": Said(
+        "no SageMaker endpoint is registered; modelPod captures in the router",
+        "SageMaker 엔드포인트를 만들지 않습니다. modelPod은 라우터에서 캡처합니다",
+    ),
+    "spec.dataCapture.loadBalancer": Said(
+        "the load balancer's access logs are an attribute of its own",
+        "로드 밸런서의 액세스 로그는 자체 속성입니다",
+    ),
+    "spec.dataCapture.s3UploaderResources": Said(
+        "the container that carries captures has its own", "캡처를 옮기는 컨테이너에는 자체 리소스가 있습니다"
+    ),
+    "spec.dataCapture.modelPod.captureContentTypeHeader": Said(
+        "JSON is captured as text, and all else in base64", "JSON은 텍스트로, 나머지는 base64로 캡처합니다"
     ),
     "spec.worker.requestLimits": Said("no proxy in the pod counts requests", "요청을 세는 프록시가 없습니다"),
     "spec.endpointName": Said(

@@ -494,7 +494,22 @@ BAD_MANIFESTS = {
         {"spec.endpointName": "e"},
         r"spec\.endpointName is 'e'; expected no such field",
     ),
-    "data capture": ({"spec.dataCapture": {"s3Uri": "s3://x"}}, r"spec\.dataCapture is .*; expected no such"),
+    "data capture of SageMaker's": (
+        {"spec.dataCapture": {"sagemakerEndpoint": {"enabled": True}}},
+        r"spec\.dataCapture\.sagemakerEndpoint is .*; expected no such field .*modelPod captures",
+    ),
+    "access logs of the load balancer": (
+        {"spec.dataCapture": {"loadBalancer": {"enabled": True}}},
+        r"spec\.dataCapture\.loadBalancer is .*; expected no such field",
+    ),
+    "captures that go nowhere": (
+        {"spec.dataCapture": {"modelPod": {"enabled": True}}},
+        r"spec\.dataCapture\.s3Uri is not set; expected s3://BUCKET/PREFIX",
+    ),
+    "captures by a key that no role can be let use": (
+        {"spec.dataCapture": {"s3Uri": "s3://x", "modelPod": {"enabled": True, "kmsKeyId": "alias/ours"}}},
+        r"spec\.dataCapture\.modelPod\.kmsKeyId is 'alias/ours'; expected the key's whole ARN",
+    ),
     "weights fetched before": (
         {"spec.modelSourceConfig.prefetchEnabled": True},
         r"spec\.modelSourceConfig\.prefetchEnabled is true; expected no such field",

@@ -37,6 +37,7 @@ EVERYTHING = Routing(
     model_aliases={"gpt-4o": "Llama-3.1-70B-Instruct"},
     guardrail=Guardrail(url="http://filter.safety:9000/check", on_failure="closed", timeout="2s"),
     explain_on_request=True,
+    redact_captures=True,
     sizes=Sizes(max_body="128Mi", max_head="32Ki", max_buffered="2Gi", index="256Mi"),
     timeouts=Timeouts(
         connect="2s",
@@ -51,6 +52,16 @@ EVERYTHING = Routing(
     ),
     retries=Retries(per_request=1, budget=0.5, migrations=1),
 )
+CAPTURE = {
+    "s3Uri": "s3://captures-of-ours/x/",
+    "modelPod": {
+        "enabled": True,
+        "initialSamplingPercentage": 5,
+        "captureOptions": [{"captureMode": "Input"}],
+        "bufferConfig": {"batchSize": 100, "flushIntervalSeconds": 30},
+        "payloadConfig": {"maxPayloadSizeKB": 256},
+    },
+}
 ACCESS = Access(secret_name="keys", default=TenantDefault(requests_per_minute=60))
 
 
@@ -58,6 +69,7 @@ def everything(**changes: Any) -> Deployment:
     """The reference with every key that a flag follows from, each unlike the router's own default."""
     strategy = changes.pop("strategy", "kvaware")
     manifest = {"spec.pdSpec": SPLIT, "spec.intelligentRoutingSpec.routingStrategy": strategy}
+    manifest["spec.dataCapture"] = CAPTURE
     manifest["spec.worker.environmentVariables"] = [{"name": "SESSION_KEY", "value": "x-user"}]
     return deployment(manifest, **{"routing": EVERYTHING, "access": ACCESS, "scaling": Scaling(), **changes})
 

@@ -24,6 +24,8 @@ CAPTURE = path("spec.dataCapture")
     "s3:PutObject 권한이 필요합니다",
 )
 def capture_bucket(subject: Subject) -> Iterator[Hit]:
+    if not subject.by_operator:
+        return
     where = (*CAPTURE, "s3Uri")
     bucket = bucket_of(subject.manifest.text(where))
     if bucket and not bucket.startswith("hyperpod-tls"):
@@ -41,6 +43,8 @@ def capture_bucket(subject: Subject) -> Iterator[Hit]:
     "필요합니다",
 )
 def capture_key(subject: Subject) -> Iterator[Hit]:
+    if not subject.by_operator:
+        return
     for tier in ("sagemakerEndpoint", "modelPod"):
         where = (*CAPTURE, tier, "kmsKeyId")
         if subject.manifest.text(where) and subject.manifest.flag((*CAPTURE, tier, "enabled")):
