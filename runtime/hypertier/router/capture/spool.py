@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -11,6 +13,7 @@ from uuid import uuid4
 
 ALL_TRAFFIC = "AllTraffic"  # SageMaker's name of the only variant
 SUFFIX = ".jsonl"
+LOOK_SECONDS = 5.0
 
 
 def variant_of(tenant: str) -> str:
@@ -19,16 +22,26 @@ def variant_of(tenant: str) -> str:
 
 
 class Spool:
-    """Files of one tenant's lines each, `VARIANT/yyyy/mm/dd/hh/mm-ss-mmm-ID.jsonl` as SageMaker has them."""
+    """Files of one tenant's lines each, `VARIANT/yyyy/mm/dd/hh/mm-ss-mmm-ID.jsonl` as SageMaker has them.
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    How much lies there is looked up at most once in `LOOK_SECONDS`, and what is added is counted in between:
+    other processes that add to the folder may take it beyond `max_bytes` for so long. `now` is a clock.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int, *, now: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
+        self._now = now
+        self._num_bytes = 0
+        self._looked_at = -math.inf
 
     def write(self, tenant: str, at: float, lines: Sequence[bytes]) -> bool:
         """Add a file, whole or not at all; False where there is no room. Raises OSError."""
         content = b"".join(lines)
-        if self.num_bytes() + len(content) > self._max_bytes:
+        now = self._now()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._num_bytes, self._looked_at = self.num_bytes(), now
+        if self._num_bytes + len(content) > self._max_bytes:
             return False
         moment = datetime.fromtimestamp(at, UTC)
         folder = self._folder / variant_of(tenant) / moment.strftime("%Y/%m/%d/%H")
@@ -39,6 +52,7 @@ class Spool:
         unfinished.touch(mode=0o600)
         unfinished.write_bytes(content)
         unfinished.rename(folder / name)
+        self._num_bytes += len(content)
         return True
 
     def num_bytes(self) -> int:

@@ -15,7 +15,7 @@ from fakes_router import routed
 from hypertier.router.admission import Arrival, Grant
 from hypertier.router.app import Router
 from hypertier.router.capture import capture as capture_module
-from hypertier.router.capture.spool import Spool, variant_of
+from hypertier.router.capture.spool import LOOK_SECONDS, Spool, variant_of
 
 PATH = b"/v1/completions"
 BODY = b'{"model":"m","prompt":"p"}'
@@ -166,6 +166,13 @@ def test_a_client_that_goes_away_leaves_nothing_behind(tmp_path: Path) -> None:
     assert lines_in(tmp_path) == []
 
 
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def test_an_unfinished_file_is_none(tmp_path: Path) -> None:
     spool = Spool(tmp_path, 1024)
 
@@ -174,3 +181,18 @@ def test_an_unfinished_file_is_none(tmp_path: Path) -> None:
     (file,) = [entry for entry in tmp_path.rglob("*") if entry.is_file()]
     assert file.parent == tmp_path / "tenant=acme" / "1970" / "01" / "01" / "00"
     assert (file.read_bytes(), file.stat().st_mode & 0o77) == (b"a\nb\n", 0)
+
+
+def test_what_was_carried_away_makes_room_again_at_the_next_look(tmp_path: Path) -> None:
+    clock = Clock()
+    spool = Spool(tmp_path, 10, now=clock)
+    assert spool.write("", 0.0, [b"12345678"])
+    for file in tmp_path.rglob("*.jsonl"):
+        file.unlink()
+
+    took = []
+    for _ in range(2):
+        took.append(spool.write("", 0.0, [b"12345678"]))
+        clock.now += LOOK_SECONDS
+
+    assert took == [False, True]
