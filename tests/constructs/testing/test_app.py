@@ -18,6 +18,7 @@ from fakes_stacks import EXAMPLES, example_folder, on_what_exists, synthesized
 from hypertier.catalog.addons import CERT_MANAGER, OBSERVABILITY, OPERATOR_PREREQUISITES
 from hypertier.catalog.addons import INFERENCE_OPERATOR as ADDON
 from hypertier.spec.deployment import Deployment, Scaling, load_deployment
+from hypertier.spec.schedules import ScalingSchedule
 from hypertier_cdk.testing import Emulator
 
 ROOT = Path(__file__).parents[3]
@@ -269,6 +270,42 @@ def test_a_schedule_s_moment_brings_its_replicas_and_a_late_one_takes_none_away(
     assert world.fake.deployments[key]["spec"]["replicas"] == 4
     annotations = world.fake.deployments[key]["metadata"]["annotations"]
     assert annotations["hypertier.dev/replicas-schedule"] == "office-hours"
+
+
+def test_an_idle_endpoint_goes_to_zero_when_the_night_comes_and_is_back_when_the_day_does(world: Any) -> None:
+    deployment = load_deployment(REFERENCE)
+    hours = {"day": ("cron(0 7 ? * * *)", 2), "night": ("cron(0 20 ? * * *)", 0)}
+    schedules = tuple(
+        ScalingSchedule(name=name, cron=cron, min_replicas=least) for name, (cron, least) in hours.items()
+    )
+    world.fake.nodes = [node(f"node-of-{group.name}", group.name) for group in deployment.instance_groups]
+    world.emulator.deploy(synthesized(replace(deployment, scaling=Scaling(max=3, schedules=schedules))))
+    engine = objects_of(world, "Deployment")["llama-70b-engine"]
+    key = (engine["metadata"]["namespace"], engine["metadata"]["name"])
+    world.fake.create_deployment(*key, replicas=2)
+    names = {
+        json.loads(resource.properties["Target"]["Input"])["schedule"]: made.ref
+        for resource, made in world.emulator.resources("AWS::Scheduler::Schedule")
+    }
+    (sleep,) = [
+        made.ref
+        for resource, made in world.emulator.resources("AWS::CloudWatch::Alarm")
+        if resource.properties.get("MetricName") == "IdleReplicas"
+    ]
+
+    def idle(state: str, hour: int) -> int:
+        told = {"value": state, "timestamp": f"2026-12-02T{hour:02}:00:00.000+0000"}
+        (line,) = world.emulator.ring(sleep, {"alarmData": {"alarmName": sleep, "state": told}}, state)
+        return int(line["replicas"])
+
+    def comes(name: str, hour: int) -> int:
+        moment = datetime(2026, 12, 2, hour, tzinfo=UTC)
+        return int(world.emulator.pass_schedule(names[name], moment)["replicas"])
+
+    seen = [comes("day", 7), idle("ALARM", 8), idle("OK", 9), idle("ALARM", 18), comes("night", 20)]
+
+    assert seen == [2, 2, 2, 2, 0]
+    assert world.emulator.pass_schedule(names["day"], datetime(2026, 12, 3, 7, tzinfo=UTC))["replicas"] == 2
 
 
 def test_every_other_alarm_tells_one_topic_that_it_rings_and_that_it_is_over(deployed: Any) -> None:
