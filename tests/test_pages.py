@@ -12,6 +12,7 @@ from hypertier.cli.main import cli
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md"]
 PAGES += [*sorted((ROOT / "docs").glob("*.md")), ROOT / "docs" / "llms.txt"]
+PROSE = [page for page in PAGES if page.suffix == ".md"] + [ROOT / "CHANGELOG.md"]
 LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)]*)?\)")
 ANCHOR = re.compile(r"\]\((?!https?://)([^)#\s]*)#([^)]+)\)")
 SOURCE_ROOTS = {"hypertier": "runtime", "hypertier_cdk": "constructs", "hypertier_lambdas": "lambdas"}
@@ -130,3 +131,15 @@ def test_the_index_for_programs_leads_to_every_page_and_schema() -> None:
 )
 def test_the_readme_names_every_command(name: str) -> None:
     assert f"hypertier {name}" in (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+def test_prose_has_at_most_120_columns(page: Path) -> None:
+    prose = re.sub(r"(?ms)^ *```.*?^ *```$", lambda code: "\n" * code[0].count("\n"), text_of(page))
+    wide = [
+        number
+        for number, line in enumerate(prose.splitlines(), start=1)
+        if len(line) > 120 and " " in line.strip() and not line.lstrip().startswith("|")
+    ]
+
+    assert wide == []
