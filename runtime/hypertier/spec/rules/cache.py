@@ -244,12 +244,21 @@ def switch_off_ignored(subject: Subject) -> Iterator[Hit]:
     "cache-engine",
     "error",
     source=sources.CACHING,
-    en="{path} is {got}, a container of {engine}; KV caching and routing work with vLLM's containers alone",
-    ko="{path} 값 {got}은(는) {engine} 컨테이너입니다. KV 캐시와 라우팅은 vLLM 컨테이너에서만 동작합니다",
+    en="{path} is {got}, a container of {engine}; KV caching and routing work with vLLM's containers alone: "
+    "the operator sets them up by vLLM's arguments",
+    ko="{path} 값 {got}은(는) {engine} 컨테이너입니다. 오퍼레이터가 vLLM 인수로 설정하므로 KV 캐시와 "
+    "라우팅은 vLLM 컨테이너에서만 동작합니다",
 )
 def cache_engine(subject: Subject) -> Iterator[Hit]:
+    """LMI has vLLM and LMCache in it, but is set up by its own OPTION_ variables, not by vLLM's arguments.
+
+    https://github.com/deepjavalibrary/djl-serving/tree/master/serving/docs/lmi/user_guides
+    (lmcache_user_guide.md), 2026-12-02.
+    """
+    if not subject.by_operator:
+        return  # vLLM is started by a command of ours; rule selfhosted-engine tells where there is none
     wanted = subject.has_l1 or subject.has_l2 or subject.strategy == "kvaware"
-    if wanted and subject.engine not in (VLLM, None) and not subject.runs_another_image:
+    if wanted and subject.engine not in (VLLM, None):
         yield hit(path("spec.worker.image"), engine=subject.engine)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fakes_manifests import REMOVED, changed, deployment, endpoint
 from fakes_rules import BASES, CASES, SELFHOSTED, Case, ids, subject
+from rule_cases.case import OPERATOR, TIERED, WORKER
 
 from hypertier.spec.lint import lint_files
 from hypertier.spec.rules import RULES
@@ -142,6 +143,28 @@ def test_an_image_that_no_engine_runs_may_have_any_engine(case: Case) -> None:
     named = {**SELFHOSTED, "images": {"engine": "registry.example/vllm-with-tiers:1"}}
 
     assert spoken(dataclasses.replace(case, deployment=named), case.broken) == []
+
+
+@pytest.mark.parametrize(
+    ("image", "serving", "spoken_by"),
+    [
+        ("vllm/vllm-openai:v0.32.0", SELFHOSTED, []),
+        ("vllm/vllm-openai:v0.32.0", OPERATOR, []),
+        ("djl-inference:0.36.0-lmi18.0.0-cu128", SELFHOSTED, []),
+        ("djl-inference:0.36.0-lmi18.0.0-cu128", OPERATOR, ["cache-engine"]),
+        ("lmsysorg/sglang:v0.5.6", SELFHOSTED, ["selfhosted-engine"]),
+        ("lmsysorg/sglang:v0.5.6", OPERATOR, ["cache-engine"]),
+        ("ghcr.io/huggingface/text-generation-inference:3.3.6", SELFHOSTED, ["selfhosted-engine"]),
+        ("ghcr.io/huggingface/text-generation-inference:3.3.6", OPERATOR, ["cache-engine"]),
+    ],
+)
+def test_an_engine_that_cannot_cache_is_told_of_once(
+    image: str, serving: dict[str, Any], spoken_by: list[str]
+) -> None:
+    broken = {f"{WORKER}image": image, "spec.kvCacheSpec": TIERED}
+    cases = [Case(rule, broken, "", deployment=serving) for rule in ("cache-engine", "selfhosted-engine")]
+
+    assert [case.rule for case in cases if spoken(case, broken)] == spoken_by
 
 
 def test_a_store_of_the_deployment_needs_no_address_in_the_manifest() -> None:
