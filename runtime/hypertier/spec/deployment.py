@@ -15,6 +15,7 @@ from typing import Any
 from hypertier.errors import ConfigError, ManifestError
 from hypertier.spec import codec, structure
 from hypertier.spec.access import Access, check_deployed
+from hypertier.spec.beside import deployment_beside
 from hypertier.spec.cache_tiers import CacheTiers, check_tenants_of
 from hypertier.spec.cluster import (
     Cluster,
@@ -292,8 +293,8 @@ def check_kind(file: Path, document: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{file}: kind",
             kind,
-            f"a deployment file of kind {KIND} that names this manifest: endpoints: [{file.name}] "
-            "(docs/deployment-file.md)",
+            f"a deployment file of kind {KIND} that names this manifest (docs/deployment-file.md), such as "
+            f"this one beside it:\n\n{deployment_beside(file.name, document)}\n",
         )
     if kind != KIND or version != API_VERSION:
         raise ConfigError(f"{file}: apiVersion and kind", f"{version} {kind}", f"{API_VERSION} {KIND}")
