@@ -68,16 +68,10 @@ class Context:
         return int(self.seconds * 1000)
 
 
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority.create()
-
-
 @pytest.fixture
-def cluster(authority: Authority, tmp_path: Path) -> Iterator[KubernetesFake]:
-    with KubernetesFake(authority.server_context(tmp_path)) as fake:
-        fake.create_deployment(*KEY, replicas=3)
-        yield fake
+def cluster(kubernetes: KubernetesFake) -> KubernetesFake:
+    kubernetes.create_deployment(*KEY, replicas=3)
+    return kubernetes
 
 
 def connector(

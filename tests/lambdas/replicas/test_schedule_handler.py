@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,16 +40,10 @@ SETTINGS = Settings("hyperpod", *KEY, LIMITS, dry_run=False)
 Apply = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority.create()
-
-
 @pytest.fixture
-def cluster(authority: Authority, tmp_path: Path) -> Iterator[KubernetesFake]:
-    with KubernetesFake(authority.server_context(tmp_path)) as fake:
-        fake.create_deployment(*KEY, replicas=3)
-        yield fake
+def cluster(kubernetes: KubernetesFake) -> KubernetesFake:
+    kubernetes.create_deployment(*KEY, replicas=3)
+    return kubernetes
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,16 +103,10 @@ def test_without_schedules_to_zero_an_alarm_that_is_over_is_remembered_by_nobody
     assert (decision.action, decision.remember) == (Action.NONE, False)
 
 
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority.create()
-
-
 @pytest.fixture
-def cluster(authority: Authority, tmp_path: Path) -> Iterator[KubernetesFake]:
-    with KubernetesFake(authority.server_context(tmp_path)) as fake:
-        fake.create_deployment(*KEY, replicas=2)
-        yield fake
+def cluster(kubernetes: KubernetesFake) -> KubernetesFake:
+    kubernetes.create_deployment(*KEY, replicas=2)
+    return kubernetes
 
 
 @pytest.fixture

@@ -91,11 +91,6 @@ def test_without_the_two_alarms_their_names_are_strangers() -> None:
     assert (decision.action, decision.remember) == (Action.NONE, False)
 
 
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority.create()
-
-
 def applier(cluster: KubernetesFake, authority: Authority) -> Callable[[str, datetime], dict[str, Any]]:
     def told(alarm: str, now: datetime) -> dict[str, Any]:
         line: dict[str, Any] = {}
