@@ -15,7 +15,7 @@ from hypertier.catalog.node_images import NVIDIA_PLUGIN_IMAGE
 from hypertier.errors import ConfigError
 from hypertier.planning.addresses import addresses_by_zone
 from hypertier.spec import instance_group as spec
-from hypertier.spec.instance_group import check_open, check_together, settled
+from hypertier.spec.groups_together import check_open, check_together, settled
 from hypertier_cdk.addons import ClusterAddons
 from hypertier_cdk.adopted_cluster import AdoptedCluster
 from hypertier_cdk.adopted_eks import EksCluster

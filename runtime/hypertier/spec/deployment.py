@@ -26,12 +26,8 @@ from hypertier.spec.cluster import (
     check_zone,
 )
 from hypertier.spec.endpoint import API_GROUP, InferenceEndpointConfig
-from hypertier.spec.instance_group import (
-    InstanceGroup,
-    check_open,
-    check_together,
-    settled,
-)
+from hypertier.spec.groups_together import check_open, check_together, settled
+from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.routing import Routing, check_routing
 from hypertier.spec.scaling import Scaling as Scaling
 from hypertier.spec.scaling import check_scaling

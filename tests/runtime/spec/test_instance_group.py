@@ -12,7 +12,8 @@ from fakes_manifests import changed, deployment, endpoint
 from hypertier.errors import ConfigError
 from hypertier.spec import codec
 from hypertier.spec.deployment import Deployment, DeploymentFile, load_deployment
-from hypertier.spec.instance_group import InstanceGroup, settled
+from hypertier.spec.groups_together import settled
+from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.lint import lint_files
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/0a1b2c3d"

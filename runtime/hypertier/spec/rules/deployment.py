@@ -28,7 +28,8 @@ from hypertier.spec.deployment import (
     Scaling,
     default_groups,
 )
-from hypertier.spec.instance_group import InstanceGroup, are_closed, settled
+from hypertier.spec.groups_together import are_closed, settled
+from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.routing import Routing, check_routing
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.below import below
