@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
-from xml.sax.saxutils import escape
 
 import yaml
 
 from hypertier.errors import DeploymentError, HypertierError
 from hypertier_cdk.testing.emulator import Emulator
+from hypertier_cdk.testing.query import structures, xml
 
 NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 NO_CHANGES = (
@@ -114,8 +114,8 @@ class CloudFormationServer:
                 result = calls[action](query)
         except _ApiError as error:
             told = {"Type": "Sender", "Code": error.code, "Message": str(error)}
-            return 400, f'<ErrorResponse xmlns="{NAMESPACE}"><Error>{_xml(told)}</Error></ErrorResponse>'
-        body = f"<{action}Result>{_xml(result)}</{action}Result>"
+            return 400, f'<ErrorResponse xmlns="{NAMESPACE}"><Error>{xml(told)}</Error></ErrorResponse>'
+        body = f"<{action}Result>{xml(result)}</{action}Result>"
         return 200, f'<{action}Response xmlns="{NAMESPACE}">{body}</{action}Response>'
 
     def _create_change_set(self, query: Mapping[str, str]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class CloudFormationServer:
             kind=query.get("ChangeSetType", "UPDATE"),
             template=template,
             parameters=self._parameters(query, stack, template),
-            tags=list(_structures(query, "Tags.member.")),
+            tags=list(structures(query, "Tags.member.")),
         )
         return {"Id": self._change_id(stack, query["ChangeSetName"]), "StackId": self._stack_id(stack)}
 
@@ -265,7 +265,7 @@ class CloudFormationServer:
         self, query: Mapping[str, str], stack: _State, template: Mapping[str, Any]
     ) -> dict[str, str]:
         given = {}
-        for parameter in _structures(query, "Parameters.member."):
+        for parameter in structures(query, "Parameters.member."):
             key = parameter["ParameterKey"]
             if parameter.get("UsePreviousValue") == "true":
                 if key in stack.parameters:
@@ -378,26 +378,6 @@ def _object_behind(url: str) -> tuple[str, str]:
 def _name(name_or_id: str) -> str:
     """The name of a stack that is named, or given by its ARN."""
     return name_or_id.split("/")[1] if name_or_id.startswith("arn:") else name_or_id
-
-
-def _structures(query: Mapping[str, str], prefix: str) -> Iterator[dict[str, str]]:
-    """The entries of a list of structures in a query: Tags.member.1.Key=…"""
-    number = 1
-    while True:
-        start = f"{prefix}{number}."
-        entry = {key.removeprefix(start): value for key, value in query.items() if key.startswith(start)}
-        if not entry:
-            return
-        yield entry
-        number += 1
-
-
-def _xml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "".join(f"<{key}>{_xml(entry)}</{key}>" for key, entry in value.items())
-    if isinstance(value, list):
-        return "".join(f"<member>{_xml(entry)}</member>" for entry in value)
-    return escape(str(value))
 
 
 def _now() -> str:
