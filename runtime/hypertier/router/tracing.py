@@ -6,7 +6,9 @@ header and one draw.
 
 from __future__ import annotations
 
+import logging
 import random
+import threading
 from typing import TYPE_CHECKING, Any
 
 from hypertier.errors import MissingPackageError
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
+STOP_SECONDS = 1.0
+
+log = logging.getLogger("hypertier.router")
 
 
 class Trace:
@@ -91,5 +96,12 @@ class Tracing:
         return Trace(span)
 
     def stop(self) -> None:
-        """Send what is left."""
-        self._provider.shutdown()
+        """Send what is left, as far as the collector takes it within STOP_SECONDS.
+
+        The SDK would try a collector that is down, or silent, for its export's whole timeout.
+        """
+        sending = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        sending.start()
+        sending.join(STOP_SECONDS)
+        if sending.is_alive():
+            log.warning("the collector took no spans for %g s at the stop: the last are lost", STOP_SECONDS)

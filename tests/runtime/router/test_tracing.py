@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import socket
 from typing import Any
 
 import pytest
 from fakes_engine import FakeEngine, RawClient, Received, json_answer, post, run_loop
 from fakes_router import routed
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from hypertier.router import tracing
 
 CHAT = b"/v1/chat/completions"
 TRACE = b"0af7651916cd43dd8448eb211c80319c"
@@ -90,13 +94,38 @@ def test_request_without_a_trace_is_sampled_by_the_ratio(ratio: float, count: in
     assert (engine.header(b"traceparent") is not None) is bool(count)
 
 
-def test_collector_that_is_away_delays_no_request() -> None:
+def test_collector_that_is_away_delays_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "STOP_SECONDS", 0.05)
+
     async def act() -> int:
         async with routed(FakeEngine(), otlp_endpoint="http://127.0.0.1:9", trace_sample_ratio=1.0) as router:
             client = await RawClient.connect(router.port)
             client.send(post(CHAT, b"{}"))
-            status = (await client.answer()).status
-            router.front.tracing = None  # its end would wait for the collector; not this test's matter
-            return status
+            return (await client.answer()).status
 
     assert run_loop(act()) == 200
+
+
+def test_stop_does_not_wait_for_a_collector_that_is_silent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tracing, "STOP_SECONDS", 0.05)
+
+    async def act() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            engine = FakeEngine()
+            async with routed(engine, otlp_endpoint=url, trace_sample_ratio=1.0) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, b'{"model": "m"}'))
+                assert (await client.answer()).status == 200
+            export, _ = silent.accept()
+            with export, export.makefile("rb") as sent:
+                assert sent.readline().startswith(b"POST /v1/traces ")
+                sent.read(int(http.client.parse_headers(sent)["content-length"]))
+                export.setblocking(False)
+                with pytest.raises(BlockingIOError):  # no end of it: the exporter still waits
+                    export.recv(1)
+
+    run_loop(act())
+    assert "took no spans" in caplog.text
