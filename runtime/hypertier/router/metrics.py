@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -285,6 +285,7 @@ class Metrics(Collector):
         self._replicas = replicas
         self.counts = RequestCounts()
         self.registry.register(self)
+        ProcessCollector(registry=self.registry)
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hypertier.router.app import Router
+from hypertier.router.open_files import allow_all_open_files
 from hypertier.router.process_memory import collect_seldom, keep_freed_memory
 from hypertier.router.settings import RouterSettings
 
@@ -60,6 +61,7 @@ def run(settings: RouterSettings, *, started: Callable[[Router], None] | None = 
         if started is not None:
             started(router)
 
+    allow_all_open_files()
     keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(settings, started=begun))

@@ -25,6 +25,8 @@ SUMS = frozenset(
         "hypertier_router_held",
         "hypertier_router_tenant_in_flight",
         "hypertier_router_tenant_queued",
+        "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
     }
 )
 LEAST = frozenset(
@@ -36,6 +38,8 @@ LEAST = frozenset(
         "hypertier_router_kvaware_in_step",
         "hypertier_router_kvaware_verified",
         "hypertier_router_peers",
+        "process_max_fds",
+        "process_start_time_seconds",
     }
 )
 LARGEST = frozenset(
@@ -45,6 +49,7 @@ LARGEST = frozenset(
         "hypertier_router_prompt_bytes_per_token",
         "hypertier_router_discovery_silence_seconds",
         "hypertier_router_wake_seconds",
+        "process_open_fds",
     }
 )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from hypertier.errors import ConfigError, WorkerError
 from hypertier.router.addresses import Address
+from hypertier.router.open_files import allow_all_open_files
 from hypertier.router.settings import RouterSettings
 from hypertier.router.workers import sockets
 from hypertier.router.workers.admin import WorkersAdmin
@@ -325,8 +326,9 @@ async def supervise(settings: RouterSettings, *, started: Callable[[Supervisor, 
 
 
 def run(settings: RouterSettings, *, started: Callable[[Supervisor, int], None]) -> None:
-    """`supervise` on a uvloop of its own."""
+    """`supervise` on a uvloop of its own. Workers may have as many open files as it may."""
     import uvloop
 
+    allow_all_open_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(supervise(settings, started=started))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from hypertier.router.workers import merging
 from hypertier.router.workers.merging import LARGEST, LEAST, SUMS, Page, Stage
@@ -85,6 +86,12 @@ def test_replicas_that_no_worker_lists_any_more_are_forgotten() -> None:
     assert "hypertier_router_first_byte_seconds_count 7.0" in lines_of(ended)
 
 
+def process_page() -> str:
+    registry = CollectorRegistry(auto_describe=False)
+    ProcessCollector(registry=registry)
+    return generate_latest(registry).decode()
+
+
 def test_every_gauge_of_the_router_has_a_rule() -> None:
     sources = Path(merging.__file__).parents[1]
     paths = [path for path in sources.rglob("*.py") if path.parent != Path(merging.__file__).parent]
@@ -92,7 +99,11 @@ def test_every_gauge_of_the_router_has_a_rule() -> None:
     named = set(re.findall(r'(?:GaugeMetricFamily|gauge)\(\s*"(\w+)"', text))
     tenants = {"hypertier_router_tenant_in_flight", "hypertier_router_tenant_queued"}  # in a loop there
 
-    named |= tenants
+    of_process = {
+        family.name for family in text_string_to_metric_families(process_page()) if family.type == "gauge"
+    }
+
+    named |= tenants | of_process
 
     assert named == SUMS | LEAST | LARGEST
     assert len(SUMS) + len(LEAST) + len(LARGEST) == len(named)
