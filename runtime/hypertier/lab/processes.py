@@ -196,7 +196,7 @@ def start_time(pid: int) -> str:
     """When a process was started, in a form that is good for comparing; empty when it has ended."""
     if PROC.is_dir():
         fields = stat_fields(pid)
-        return fields[19] if fields and fields[0] not in ("Z", "X") else ""
+        return "" if has_ended(fields) else fields[19]
     listing = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -209,8 +209,16 @@ def processes() -> Iterator[tuple[int, int, int]]:
     for entry in PROC.iterdir():
         if entry.name.isdecimal():
             fields = stat_fields(int(entry.name))
-            if fields and fields[0] not in ("Z", "X"):
+            if not has_ended(fields):
                 yield int(entry.name), int(fields[2]), int(fields[19])
+
+
+def has_ended(fields: Sequence[str]) -> bool:
+    """Whether the process of these `stat_fields` has, with all its threads.
+
+    One whose first thread has ended is a zombie already, and is waited for in vain until the others have.
+    """
+    return not fields or (fields[0] in ("Z", "X") and int(fields[17]) <= 1)
 
 
 def stat_fields(pid: int) -> list[str]:

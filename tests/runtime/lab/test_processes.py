@@ -13,7 +13,7 @@ import pytest
 
 from hypertier.errors import LabError
 from hypertier.lab.process_spec import ProcessSpec
-from hypertier.lab.processes import Processes, ProcessRecord, free_ports, is_alive
+from hypertier.lab.processes import Processes, ProcessRecord, free_ports, is_alive, stat_fields
 from hypertier.lab.state import LabState, forget_state, load_state, save_state
 
 SERVER = """
@@ -120,6 +120,24 @@ def test_another_object_stops_what_it_finds_in_the_records(processes: Processes,
 
     Processes(tmp_path).stop([record])
 
+    assert not processes.is_running(record)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
+def test_a_process_has_ended_once_all_its_threads_have(processes: Processes, tmp_path: Path) -> None:
+    program = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    record = processes.start(ProcessSpec("leaderless", (sys.executable, "-c", program), "", {}, "", 20.0))
+    while stat_fields(record.pid)[0] != "Z":
+        os.sched_yield()
+
+    was_alive = is_alive(record)
+    Processes(tmp_path).stop([record])
+
+    assert was_alive
     assert not processes.is_running(record)
 
 
