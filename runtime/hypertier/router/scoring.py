@@ -14,9 +14,14 @@ and the share of the time in which it is idle. The latter is the relative value 
 An idle cluster therefore serves a prompt wherever it is done soonest, and a crowded one where it is least
 work. The last term is for answers that are being written: some of them come back with the next turn, to the
 same replica. Costs within `NEAR` of the lowest count as equal: of such replicas that hold as much of the
-prompt, the one with least work of late is chosen. Until times are known, the cost is LMetric's: work before
-the first token, times the requests that share the engine (https://github.com/vllm-project/router, read
-2026-12-01).
+prompt, the one with least work of late is chosen. Until times are known, it is sizes that count:
+
+    cost = waiting + (1 + in flight) * (size - held) + SHARING * mean size * in flight
+
+What waits there is waited for once, and only the prompt's own part takes its time from all who share the
+engine. LMetric multiplies both (https://github.com/vllm-project/router, read 2026-12-01), and so has a long
+prompt computed anew elsewhere rather than let it wait for a little. The last term ends a crowd at one replica
+where all that they ask is held.
 
 Sizes are tokens or bytes, whichever the caller counts, as long as it is always the same. Replicas are numbers
 from 0 on, and sets of them whole numbers with their bits set, as in `holders`.
@@ -40,6 +45,8 @@ NEAR: Final = 0.05
 """Predictions are no better: costs that are higher than the lowest by such a share are as good."""
 RETURNING: Final = 0.3
 """Share of a mean prompt's work that a request in flight is expected to bring back."""
+SHARING: Final = 0.1
+"""Until times are known: share of a mean prompt that a request in flight counts for, whatever it holds."""
 MIN_DRIFT, MAX_DRIFT = 0.25, 1.5
 """Logarithms of how much slower than the others a replica is: within the first it counts as equal."""
 SMALL_SET = 8
@@ -93,6 +100,7 @@ class Scoring:
         self.computing = 0
         """The set of replicas that have a prompt without a first token."""
         self._mean_seconds = 0.0
+        self._mean_size = 0.0
         self._traffic = Traffic()
         self._num_faster = 0
         self._turn = 0
@@ -136,6 +144,7 @@ class Scoring:
         arriving = self._traffic.arriving(now, len(self._loads))
         returning = RETURNING * self._mean_seconds / (1.0 + crowd)
         model, loads = self.model, self._loads
+        sharing = SHARING * self._mean_size
         rest = among
         slack = 1.0 + NEAR if known else 1.0
         limit = lowest = math.inf
@@ -163,7 +172,8 @@ class Scoring:
                     cost = _cost(wait, alone, crowd, arriving) + returning * load.in_flight
                     seconds = wait + alone
                 else:
-                    cost = (load.pending_size + size - held) * (load.in_flight + 1)
+                    in_flight = load.in_flight
+                    cost = load.pending_size + (size - held) * (in_flight + 1) + sharing * in_flight
                     seconds = 0.0
                 if cost > limit:
                     continue
@@ -203,6 +213,7 @@ class Scoring:
         self.crowd(now)
         self._traffic.arrived(now)
         held = min(held, size - 1)
+        self._mean_size += (0.02 if self._mean_size else 1.0) * (size - self._mean_size)
         self._sent[ticket] = Sent(replica, held, size, now, streamed)
         seconds = self.model.seconds(held, size) * load.slowness
         self._mean_seconds += 0.02 * (seconds - self._mean_seconds)

@@ -33,7 +33,7 @@ def taught(num_replicas: int = 4, slow: tuple[int, ...] = ()) -> Scoring:
     return made
 
 
-def test_until_times_are_known_work_times_sharers_decides() -> None:
+def test_until_times_are_known_sizes_decide() -> None:
     made = Scoring()
     for replica in (0, 1):
         made.add(replica, 0.0)
@@ -42,9 +42,33 @@ def test_until_times_are_known_work_times_sharers_decides() -> None:
     near = made.choose(4000, [(3500, 0b01)], 0b11, 0.0)
     far = made.choose(4000, [(500, 0b01)], 0b11, 0.0)
 
-    # (1000 + 500) * 2 < 4000 * 1 < (1000 + 3500) * 2
+    # 1000 + 500 * 2 + 0.1 * 1000 < 4000 < 1000 + 3500 * 2 + 0.1 * 1000
     assert (near.replica, near.held, near.seconds) == (0, 3500, None)
     assert (far.replica, far.held, far.seconds) == (1, 0.0, None)
+
+
+def test_until_times_are_known_what_waits_is_waited_for_once() -> None:
+    made = Scoring()
+    for replica in (0, 1):
+        made.add(replica, 0.0)
+    made.sent("a", 0, 0, 1900, 0.0)
+
+    choice = made.choose(4000, [(3100, 0b01)], 0b11, 0.0)
+
+    # 1900 + 900 * 2 + 0.1 * 1900 < 4000; with what waits times two requests, too, it would be 5600
+    assert (choice.replica, choice.held) == (0, 3100)
+
+
+def test_until_times_are_known_a_crowd_leaves_the_holder_though_all_that_it_asks_is_held() -> None:
+    made = Scoring()
+    for replica in (0, 1):
+        made.add(replica, 0.0)
+
+    for ticket in range(20):
+        replica = made.choose(4000, [(4000, 0b01)], 0b11, 0.0).replica
+        made.sent(ticket, replica, 4000 if replica == 0 else 0, 4000, 0.0)
+
+    assert made.in_flight(1) > 0
 
 
 def test_an_idle_holder_is_chosen_and_its_time_is_told() -> None:
