@@ -38,6 +38,7 @@ TEXT_SECONDS: Final = 5.0
 MAX_TEXT_BYTES: Final = 64 * 1024
 # Each of the three may end lines (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 _EMPTY_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_ACCEPT_ENCODING: Final = re.compile(rb"\r\naccept-encoding:[^\r\n]*", re.IGNORECASE)
 
 
 class Migration:
@@ -71,6 +72,7 @@ class Migration:
             body = with_members(request.body, continuation.ASKED)
             if body is not None:
                 request.body = body
+                request.take_out(_ACCEPT_ENCODING)  # what is compressed can't be read
                 return Migratable(proxy, client, request, inference, request_id, grant, self, made)
             made = "malformed"
         self.ineligible[made] += 1
@@ -78,9 +80,10 @@ class Migration:
 
 
 class Chunks:
-    """Takes a body out of its chunks, piece by piece."""
+    """Takes a body out of its chunks, where it `is_chunked`, and into events, piece by piece."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_chunked: bool = True) -> None:
+        self.is_chunked = is_chunked
         self.is_complete = False
         self._body = bytearray()
         self._parser = httptools.HttpResponseParser(self)
@@ -88,7 +91,10 @@ class Chunks:
 
     def events(self, data: bytes) -> list[bytes]:
         """The events that `data` completes, each with its empty line; what is left at the end is one, too."""
-        self._parser.feed_data(data)
+        if self.is_chunked:
+            self._parser.feed_data(data)
+        else:
+            self._body += data
         body, begin, events = bytes(self._body), 0, []
         for empty_line in _EMPTY_LINE.finditer(body):
             events.append(body[begin : empty_line.end()])
@@ -99,6 +105,11 @@ class Chunks:
             rest = b""
         self._body = bytearray(rest)
         return events
+
+    @property
+    def rest(self) -> bytes:
+        """The beginning of an event that is not whole."""
+        return bytes(self._body)
 
     def on_body(self, part: bytes) -> None:
         self._body += part
@@ -149,12 +160,15 @@ class Migratable(Exchange):
     def begin(self, head: ResponseHead, data: bytes) -> None:
         """The head of the answer, or of its rest, which the client does not get to see."""
         is_read = _is_read(head)
+        is_chunked = not head.ends_with_connection
         if self._num_migrations == 0:
             if is_read:
-                self._chunks = Chunks()
+                self._chunks = Chunks(is_chunked=is_chunked)
+                if not is_chunked:  # it ends as it breaks off
+                    self._transcript.lose("no_chunks")
             super().begin(head, self._shown(data) if is_read else data)
             return
-        if not is_read:
+        if not (is_read and is_chunked):
             self._leave_by("refused")
             return
         self._migration.ended["continued"] += 1
@@ -176,8 +190,11 @@ class Migratable(Exchange):
         """The last byte was relayed."""
         if self._is_leaving:
             self._upstream = None
-        else:
-            super().complete(keep_alive=keep_alive)
+            return
+        chunks = self._chunks
+        if chunks is not None and not chunks.is_chunked and chunks.rest:
+            super().relay(self._transcript.read(chunks.rest))
+        super().complete(keep_alive=keep_alive)
 
     def broken(self) -> None:
         """The answer broke off."""
@@ -230,6 +247,8 @@ class Migratable(Exchange):
                     break
                 self._migration.ended[why] += 1
                 shown += transcript.pass_on(why)
+        if not chunks.is_chunked:
+            return shown
         end = b"0\r\n\r\n" if chunks.is_complete and not self._is_leaving else b""
         return _chunk(shown) + end
 
@@ -339,12 +358,12 @@ class Migratable(Exchange):
 
 
 def _is_read(head: ResponseHead) -> bool:
-    """It is a stream of events, in chunks, and not compressed."""
-    if not head.is_stream or head.ends_with_connection:
+    """It is a stream of events, in chunks or to the connection's end, and not compressed."""
+    if not head.is_stream:
         return False
     lower = head.raw.lower()
     return b"\r\ncontent-encoding:" not in lower and (
-        head.length == CHUNKED or b"\r\ntransfer-encoding: chunked\r\n" in lower
+        head.ends_with_connection or head.length == CHUNKED or b"\r\ntransfer-encoding: chunked\r\n" in lower
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from fakes_access import ACME, AccessFolder, bearer, salt_of
-from fakes_engine import Answer, FakeEngine, RawClient, eventually, get, post, run_loop
+from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, get, post, run_loop
 from fakes_router import routed
 from fakes_streams import ANSWER, END, PROMPT, Reciter
 
@@ -142,6 +143,47 @@ def test_client_sees_nothing_of_tokens_that_it_did_not_ask_for(path: bytes) -> N
 
     assert on.body == off.body
     assert on.is_whole
+
+
+class Closing(Reciter):
+    """Its streams have no chunks: the closed connection ends them."""
+
+    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        body = json.loads(request.body)
+        self.asked.append(body)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        for event in self._events(request.line.decode().split(" ")[1], body)[: self.num_pieces]:
+            writer.write(b"data: " + json.dumps(event, separators=(",", ":")).encode() + b"\n\n")
+            await writer.drain()
+        writer.write(b"data: [DONE]")
+        await writer.drain()
+        writer.close()
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completion"])
+def test_nor_where_the_connections_end_ends_the_stream(path: bytes) -> None:
+    engine = Closing()
+    off, *_ = served(engine, engine, asking(path), migration_limit=0)
+    on, ended, *_ = served(engine, engine, asking(path))
+
+    assert engine.asked[-1]["return_token_ids"]
+    assert on.body == off.body
+    assert ended == {}
+
+
+def test_engines_are_not_asked_to_compress_what_has_to_be_read() -> None:
+    async def act() -> list[bytes]:
+        engine = FakeEngine(Reciter())
+        asked = post(CHAT, body_of(CHAT), b"Accept-Encoding: gzip, br")
+        for limit in (0, 1):
+            async with routed(engine, migration_limit=limit) as router:
+                await ask(router, asked)
+        return [one.head.lower() for one in engine.received]
+
+    off, on = run_loop(act())
+
+    assert b"\r\naccept-encoding: gzip, br" in off
+    assert b"accept-encoding" not in on
 
 
 def test_answer_that_lost_its_end_alone_gets_it() -> None:
