@@ -244,6 +244,14 @@ def test_an_alarm_of_one_role_that_rings_steps_its_engines_alone(
     assert found == {f"llama-70b-{each}": replicas for each, replicas in expected.items()}
 
 
+def schedule_names(world: Any) -> dict[str, str]:
+    """What EventBridge Scheduler calls each schedule of the deployment file."""
+    return {
+        json.loads(resource.properties["Target"]["Input"])["schedule"]: made.ref
+        for resource, made in world.emulator.resources("AWS::Scheduler::Schedule")
+    }
+
+
 def test_a_schedule_s_moment_brings_its_replicas_and_a_late_one_takes_none_away(world: Any) -> None:
     """As EventBridge Scheduler calls it: as the schedule's role, with the moment filled in."""
     deployment = load_deployment(CLOSED)
@@ -252,10 +260,7 @@ def test_a_schedule_s_moment_brings_its_replicas_and_a_late_one_takes_none_away(
     engine = objects_of(world, "Deployment")["llama-70b-engine"]
     key = (engine["metadata"]["namespace"], engine["metadata"]["name"])
     world.fake.create_deployment(*key, replicas=1)
-    names = {
-        json.loads(resource.properties["Target"]["Input"])["schedule"]: made.ref
-        for resource, made in world.emulator.resources("AWS::Scheduler::Schedule")
-    }
+    names = schedule_names(world)
 
     lines = [
         world.emulator.pass_schedule(names[name], datetime.fromisoformat(moment))
@@ -283,10 +288,7 @@ def test_an_idle_endpoint_goes_to_zero_when_the_night_comes_and_is_back_when_the
     engine = objects_of(world, "Deployment")["llama-70b-engine"]
     key = (engine["metadata"]["namespace"], engine["metadata"]["name"])
     world.fake.create_deployment(*key, replicas=2)
-    names = {
-        json.loads(resource.properties["Target"]["Input"])["schedule"]: made.ref
-        for resource, made in world.emulator.resources("AWS::Scheduler::Schedule")
-    }
+    names = schedule_names(world)
     (sleep,) = [
         made.ref
         for resource, made in world.emulator.resources("AWS::CloudWatch::Alarm")

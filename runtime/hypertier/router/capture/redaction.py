@@ -11,8 +11,17 @@ import re
 from typing import Any
 
 KEPT = frozenset(
-    {"finish_reason", "id", "model", "object", "role", "service_tier", "stop_reason", "system_fingerprint"}
-    | {"type"}
+    (
+        "finish_reason",
+        "id",
+        "model",
+        "object",
+        "role",
+        "service_tier",
+        "stop_reason",
+        "system_fingerprint",
+        "type",
+    )
 )
 _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _EVENT = re.compile(rb"event: ?([A-Za-z0-9._-]{1,64})")
