@@ -14,6 +14,7 @@ from hypertier.errors import ConfigError
 from hypertier_cdk.review.templates import Assembly, Resource
 
 CLUSTER = "AWS::SageMaker::Cluster"
+MINUTE_SECONDS = 60
 BY_USAGE = {
     "AWS::Lambda::Function": "requests and run time",
     "AWS::Lambda::LayerVersion": "storage",
@@ -162,6 +163,18 @@ def _endpoint_zones(resource: Resource) -> Iterator[Meter]:
         yield "VPC interface endpoint", zones, "in zones", "and by bytes"
 
 
+def _alarm_metrics(resource: Resource) -> Iterator[Meter]:
+    """Each metric that an alarm watches is charged; what computes with them is not.
+
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html: a period below a
+    minute makes it a high-resolution one (read 2026-12-03).
+    """
+    watched = [entry["MetricStat"] for entry in resource.get("Metrics", default=()) if "MetricStat" in entry]
+    periods = [stat["Period"] for stat in watched] or [resource.get("Period", default=MINUTE_SECONDS)]
+    is_fine = min(map(int, periods)) < MINUTE_SECONDS
+    yield "high-resolution alarm" if is_fine else "alarm", len(periods), "metrics", ""
+
+
 def _one(item: str, note: str = "") -> Callable[[Resource], Iterator[Meter]]:
     def read(_: Resource) -> Iterator[Meter]:
         yield item, 1, "", note
@@ -178,6 +191,7 @@ _READERS: dict[str, Callable[[Resource], Iterator[Meter]]] = {
     "AWS::EKS::Cluster": _one("EKS cluster", "while its version is in standard support"),
     "AWS::KMS::Key": _one("KMS key", "and by requests; each rotation adds one"),
     "AWS::SecretsManager::Secret": _one("secret"),
-    "AWS::CloudWatch::Alarm": _one("alarm"),
+    "AWS::CloudWatch::Alarm": _alarm_metrics,
+    "AWS::CloudWatch::CompositeAlarm": _one("composite alarm"),
     "AWS::CloudWatch::Dashboard": _one("dashboard"),
 }

@@ -27,6 +27,9 @@ UNVERIFIED = "not AWS's page"
 
 _US = ("us-east-1", "us-east-2", "us-west-2")
 
+# Of US East (Ohio), as of November 2024.
+_ALARMS = "https://aws.amazon.com/blogs/compute/faster-scaling-with-amazon-ec2-auto-scaling-target-tracking/"
+
 
 @dataclass(frozen=True, slots=True)
 class Price:
@@ -83,10 +86,16 @@ PRICES: PriceTable = {
         "https://www.factualminds.com/blog/amazon-cloudwatch-pricing-metrics-logs-alarms-dashboards.md",
     ),
     **_rows("custom metric", 0.30 / HOURS_PER_MONTH, "https://signoz.io/guides/cloudwatch-pricing"),
+    **_rows("alarm", 0.10 / HOURS_PER_MONTH, _ALARMS, date(2026, 12, 3)),
+    **_rows("high-resolution alarm", 0.30 / HOURS_PER_MONTH, _ALARMS, date(2026, 12, 3)),
+    **_rows(
+        "composite alarm",
+        0.50 / HOURS_PER_MONTH,
+        "https://c3x.dev/resources/aws/aws_cloudwatch_metric_alarm",
+        date(2026, 12, 3),
+    ),
 }
-
-UNPRICED = ("alarm",)
-"""What the review counts and PRICES has no price of."""
+"""Alarms are priced by each metric that they watch; the first ten standard ones of an account are free."""
 
 _NODE = re.compile(r"(?P<family>(ml|cache)\.[a-z0-9-]+)\.(nano|micro|small|medium|metal|\d*x?large)")
 _KNOWN_NODES = (*INSTANCE_TYPES, *CACHE_NODE_TYPES)
@@ -110,7 +119,7 @@ def load_prices(path: Path | str, region: str) -> PriceTable:
 
 def _check_item(item: str) -> None:
     """Refuse what no bill would look up; a node of a family that the catalog does not have may be one."""
-    others = [*dict.fromkeys(name for name, _ in PRICES), *UNPRICED]
+    others = [*dict.fromkeys(name for name, _ in PRICES)]
     node = _NODE.fullmatch(item)
     if item in (*others, *_KNOWN_NODES) or (node and node["family"] not in _KNOWN_FAMILIES):
         return

@@ -71,6 +71,24 @@ def test_an_unknown_price_is_said_and_counts_as_nothing() -> None:
             id="the first of several types",
         ),
         pytest.param("AWS::EC2::NatGateway", {}, "NAT gateway", 1, id="a gateway"),
+        pytest.param("AWS::CloudWatch::Alarm", {"Period": 60}, "alarm", 1, id="an alarm"),
+        pytest.param(
+            "AWS::CloudWatch::Alarm", {"Period": 10}, "high-resolution alarm", 1, id="an alarm of seconds"
+        ),
+        pytest.param(
+            "AWS::CloudWatch::Alarm",
+            {
+                "Metrics": [
+                    {"Id": "share", "Expression": "bad / all"},
+                    {"Id": "bad", "MetricStat": {"Period": 300}},
+                    {"Id": "all", "MetricStat": {"Period": 300}},
+                ]
+            },
+            "alarm",
+            2,
+            id="an alarm by each metric that it watches",
+        ),
+        pytest.param("AWS::CloudWatch::CompositeAlarm", {}, "composite alarm", 1, id="an alarm of alarms"),
     ],
 )
 def test_what_is_counted(resource_type: str, properties: dict[str, Any], item: str, quantity: int) -> None:
@@ -114,6 +132,13 @@ def test_every_price_of_ours_is_of_an_item_that_a_bill_can_hold() -> None:
     unused = {item for item, _ in OUR_PRICES if f'"{item}"' not in source}
 
     assert unused == set()
+
+
+def test_what_every_deployment_has_is_priced_but_for_nodes() -> None:
+    """What the review calls `unknown` is yours to name: nodes alone."""
+    priced = {item for item, _ in OUR_PRICES}
+
+    assert {"alarm", "high-resolution alarm", "composite alarm", "dashboard", "custom metric"} <= priced
 
 
 def test_nodes_that_karpenter_adds_are_named_by_their_groups_and_not_counted() -> None:

@@ -17,7 +17,7 @@ def test_every_price_says_where_it_was_read(key: tuple[str, str]) -> None:
 
     assert price.usd_per_hour > 0
     assert price.source.startswith("https://")
-    assert price.read_on <= date(2026, 12, 1)
+    assert price.read_on <= date(2026, 12, 3)
 
 
 @pytest.mark.parametrize("key", PRICES, ids=" in ".join)
