@@ -25,7 +25,10 @@ FORMATS = ("text", "json", "html")
 @click.option("--requests", default=3000, show_default=True, help="Requests of a generated workload.")
 @click.option("--seed", default=1, show_default=True, help="Of the generated workload and of all chance.")
 @click.option(
-    "--strategies", required=True, metavar="A,B", help="Strategies and peers' policies; see docs/routing.md."
+    "--strategies",
+    required=True,
+    metavar="A,B",
+    help="Strategies and policies of peers, such as prefixaware,llm-d; see docs/routing.md.",
 )
 @click.option("--replicas", default=8, show_default=True, help="Engines.")
 @click.option("--routers", default=1, show_default=True, help="Routers side by side.")

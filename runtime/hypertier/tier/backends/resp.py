@@ -15,16 +15,15 @@ from hypertier.tier.backends.connecting import Trust
 from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import parse_redirect
-from hypertier.tier.backends.topology import Topology
+from hypertier.tier.backends.topology import Topology, refusal
 from hypertier.tier.circuit import Circuit
-from hypertier.tier.credentials import PASSWORD_VARIABLE, SECRET_VARIABLE, CredentialSource
+from hypertier.tier.credentials import CredentialSource
 
 T = TypeVar("T")
 
 MAX_REDIRECTS = 5
 CONNECT_SHARE = 0.25  # of what is left, for one server of several to be connected to
 ASKING = command(b"ASKING")
-NO_AUTH = "NOAUTH"
 FULL = "OOM"  # what a server of maxmemory-policy noeviction answers, once it is full
 
 
@@ -278,12 +277,6 @@ def note_room(room: Circuit, answer: object) -> None:
         room.failed()
     else:
         room.abstained()
-
-
-def refusal(reply: ErrorReply) -> TierUnavailableError:
-    """The error for a command that the server refuses to carry out."""
-    hint = f" Its password is read from {PASSWORD_VARIABLE} or {SECRET_VARIABLE}."
-    return TierUnavailableError(f"L2 answered: {reply.message[:200]}{hint if reply.code == NO_AUTH else ''}")
 
 
 def expect(reply: Reply, wanted: bytes) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from hypertier.errors import TierProtocolError
 from hypertier.tier.address import L2Address
 from hypertier.tier.backends.connecting import Trust
-from hypertier.tier.backends.resp import refusal
 from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
-from hypertier.tier.backends.topology import Topology
+from hypertier.tier.backends.topology import Topology, refusal
 from hypertier.tier.credentials import CredentialSource
 from hypertier.tier.inventory import Value
 from hypertier.tier.names import PATTERN, parse_entry_name, parse_facts_name

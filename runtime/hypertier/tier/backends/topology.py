@@ -12,9 +12,10 @@ from hypertier.tier.backends.connecting import Trust
 from hypertier.tier.backends.resp_node import Connection, Node, command
 from hypertier.tier.backends.resp_reader import ErrorReply, Reply
 from hypertier.tier.backends.slots import NUM_SLOTS, Redirect, key_slot, parse_slots
-from hypertier.tier.credentials import CredentialSource
+from hypertier.tier.credentials import PASSWORD_VARIABLE, SECRET_VARIABLE, CredentialSource
 
 NO_CLUSTER = ("cluster support disabled", "unknown command")  # what a server that is alone answers
+NO_AUTH = "NOAUTH"
 REFRESH_SECONDS = 1.0  # a cluster that changes is not asked for its slots more often
 
 
@@ -94,7 +95,7 @@ class Topology:
         if isinstance(reply, ErrorReply) and any(words in reply.message for words in NO_CLUSTER):
             return [seed]
         if isinstance(reply, ErrorReply):
-            raise TierUnavailableError(f"L2 answered: {reply.message[:200]}")
+            raise refusal(reply)
         self._adopt(parse_slots(reply, self._seed))
         return [self.node_at(address) for address in dict.fromkeys(self._slots) if address]
 
@@ -146,3 +147,9 @@ def ask_for_slots(connection: Connection) -> Reply:
     """Ask a server of a cluster who serves what."""
     connection.send([command(b"CLUSTER", b"SLOTS")])
     return connection.read()
+
+
+def refusal(reply: ErrorReply) -> TierUnavailableError:
+    """The error for a command that the server refuses to carry out."""
+    hint = f" Its password is read from {PASSWORD_VARIABLE} or {SECRET_VARIABLE}."
+    return TierUnavailableError(f"L2 answered: {reply.message[:200]}{hint if reply.code == NO_AUTH else ''}")

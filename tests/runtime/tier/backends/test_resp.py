@@ -15,6 +15,7 @@ from fakes_tier import RealValkey, Relay, ScriptedServer, TlsRelay, eventually
 from hypertier.errors import TierError, TierProtocolError, TierUnavailableError
 from hypertier.tier.address import L2Address, parse_l2_url
 from hypertier.tier.backends.resp import RespBackend
+from hypertier.tier.backends.resp_admin import RespAdmin
 from hypertier.tier.credentials import Credentials, CredentialSource, FixedCredentials, SecretCredentials
 
 LONG, SHORT = 20.0, 0.2
@@ -71,6 +72,14 @@ def test_a_refused_login_forgets_the_secret_and_never_shows_it() -> None:
         assert "WRONGPASS" in str(refused.value)
         assert "secret" not in str(refused.value)
         assert server.commands[1] == [b"AUTH", b"new-secret"]
+
+
+def test_who_looks_through_l2_without_a_password_is_told_where_it_is_read_from() -> None:
+    with ScriptedServer(b"-NOAUTH Authentication required.\r\n") as server:
+        admin = RespAdmin(L2Address("127.0.0.1", server.port, False, 0), FixedCredentials())
+
+        with pytest.raises(TierUnavailableError, match=r"NOAUTH.* HYPERTIER_L2_PASSWORD"):
+            list(admin.values())
 
 
 def test_a_connection_that_is_to_log_in_anew_is_replaced_by_one_that_does() -> None:
