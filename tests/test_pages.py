@@ -25,6 +25,7 @@ SOURCES = "\n".join(
 SOURCES += (ROOT / "Makefile").read_text("utf-8")
 FLAGS_OF_OTHERS = {
     "--from-file",  # kubectl's
+    *("--topic-arn", "--protocol", "--notification-endpoint", "--queue-url"),  # the AWS CLI's
     "--otlp-traces-endpoint",  # vLLM's
     "--require-approval",  # the CDK's
     *("--max-semi-space-size", "--v8-pool-size", "--wasm-tiering-budget", "--no-opt", "--max-lazy"),  # Node's

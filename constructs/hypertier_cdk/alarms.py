@@ -12,6 +12,7 @@ from hypertier.exporter.metrics import DECODE
 from hypertier_cdk.arguments import checked
 from hypertier_cdk.forms import ObjectName, Replicas
 from hypertier_cdk.metrics import ROLES, endpoint_metric
+from hypertier_cdk.runbooks import with_runbook
 from hypertier_cdk.scaling import CacheUtilizationScaling
 
 # An alarm looks back a day at most, and these at three verifications:
@@ -179,7 +180,9 @@ class EndpointAlarms(Construct):
                 self,
                 f"{alarm_id}{(role or '').capitalize()}",
                 metric=metric,
-                alarm_description=f"{self._endpoint}{f' {role}' if role else ''}: {meaning}",
+                alarm_description=with_runbook(
+                    f"{self._endpoint}{f' {role}' if role else ''}: {meaning}", alarm_id
+                ),
                 threshold=threshold,
                 comparison_operator=cw.ComparisonOperator.LESS_THAN_THRESHOLD
                 if below is not None

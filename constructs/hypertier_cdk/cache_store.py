@@ -24,6 +24,7 @@ from hypertier_cdk.metrics import MINUTE
 from hypertier_cdk.nag import accept
 from hypertier_cdk.plain import resource
 from hypertier_cdk.roles import let_read_secret
+from hypertier_cdk.runbooks import with_runbook
 
 PORT = 6379
 # https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/ParameterGroups.Engine.html (read 2026-12-01)
@@ -228,7 +229,9 @@ class CacheStore(Construct):
                 scope or self,
                 f"{alarm_id}{shard}",
                 metric=self.metric(name, shard, statistic=statistic, period=MINUTE),
-                alarm_description=f"L2, shard {shard}: {name} at {threshold} or more",
+                alarm_description=with_runbook(
+                    f"L2, shard {shard}: {name} at {threshold} or more", f"Store{alarm_id}"
+                ),
                 threshold=threshold,
                 comparison_operator=cw.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
                 evaluation_periods=5,

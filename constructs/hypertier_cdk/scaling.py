@@ -34,6 +34,7 @@ from hypertier_cdk.metrics import MINUTE, ROLES, endpoint_metric
 from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
 from hypertier_cdk.plain import resource
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies
+from hypertier_cdk.runbooks import with_runbook
 from hypertier_cdk.schedules import BoundsSchedules
 from hypertier_cdk.security_groups import carry_group_of
 
@@ -252,7 +253,7 @@ class CacheUtilizationScaling(Construct):
             self,
             key,
             alarm_name=names[key.lower()],
-            alarm_description=description,
+            alarm_description=with_runbook(description, f"Scaling{key}"),
             metric=metric,
             threshold=threshold,
             comparison_operator=breaches,

@@ -1,0 +1,106 @@
+"""Whoever is woken finds what to do: each alarm names a section, and each section says three things."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from aws_cdk import aws_ec2 as ec2
+from fakes_templates import new_stack, properties, template_of
+
+from hypertier_cdk import (
+    CacheStore,
+    CacheUtilizationScaling,
+    EndpointAlarms,
+    HyperPodCluster,
+    InstanceGroup,
+    Network,
+)
+from hypertier_cdk.runbooks import PAGE
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", (ROOT / PAGE).read_text("utf-8")))
+PLACE = re.compile(rf"\. Runbook: {re.escape(PAGE)}#(\w+)$")
+
+
+@pytest.fixture(scope="module")
+def descriptions() -> list[str]:
+    """The texts of every kind of alarm that there is."""
+    stack = new_stack("Alarmed")
+    network = Network(stack, "Network")
+    cluster = HyperPodCluster(
+        stack,
+        "Cluster",
+        network=network,
+        kubernetes_version="1.35",
+        instance_groups=[InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=2)],
+        name="alarmed",
+    )
+    scaling = CacheUtilizationScaling(
+        stack,
+        "Scaling",
+        cluster=cluster,
+        endpoint="llama",
+        namespace="inference",
+        deployment="llama-engine",
+        min_replicas=0,
+        max_replicas=3,
+    )
+    for name, replicas in (("Whole", 2), ("Apart", {"prefill": 1, "decode": 1})):
+        EndpointAlarms(
+            stack,
+            name,
+            endpoint="llama",
+            replicas=replicas,
+            cached=True,
+            scalings=[scaling],
+            verify_minutes=5,
+        )
+    CacheStore(
+        stack,
+        "L2",
+        vpc=ec2.Vpc(stack, "Vpc"),
+        bandwidth_bytes_per_second=10**9,
+        size_bytes=2**36,
+    ).add_alarms()
+    return [alarm["AlarmDescription"] for alarm in properties(template_of(stack), "AWS::CloudWatch::Alarm")]
+
+
+def test_every_alarm_ends_with_a_section_that_is_there(descriptions: list[str]) -> None:
+    headings = {heading.lower() for heading in SECTIONS}
+    lost = [text for text in descriptions if not (place := PLACE.search(text)) or place[1] not in headings]
+
+    assert lost == []
+
+
+def test_every_section_is_some_alarm_s(descriptions: list[str]) -> None:
+    named = {place[1] for text in descriptions if (place := PLACE.search(text))}
+
+    assert {heading.lower() for heading in SECTIONS} == named
+
+
+def test_no_alarm_is_made_without_a_runbook() -> None:
+    """One that the fixture above does not make is found where it stands."""
+    folders = (ROOT / "constructs" / "hypertier_cdk", ROOT / "infra")
+    makes = re.compile(r"\bcw\.(?:Composite)?Alarm\(|\"AWS::CloudWatch::(?:Composite)?Alarm\",")
+    texts = {file: file.read_text("utf-8") for folder in folders for file in folder.glob("*.py")}
+    bare = [
+        file.name for file, text in texts.items() if len(makes.findall(text)) > text.count("with_runbook(")
+    ]
+
+    assert bare == []
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_a_section_says_what_it_means_what_to_look_at_and_what_to_do(heading: str) -> None:
+    said = re.findall(r"(?m)^- \*\*(Means|Look at|Do)\*\*", SECTIONS[heading])
+
+    assert said == ["Means", "Look at", "Do"]
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_an_alarm_that_a_section_names_has_a_section(heading: str) -> None:
+    others = re.findall(r"\bsee ([A-Z]\w+)", SECTIONS[heading])
+
+    assert set(others) <= set(SECTIONS)
