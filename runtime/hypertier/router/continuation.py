@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hypertier.router.token_ids import without_ids
 from hypertier.router.wire import BodyBudget
 
 PATHS: Final = (b"/v1/chat/completions", b"/v1/completions")
@@ -113,7 +114,6 @@ _KNOWN: Final = frozenset([*_CARRIED, *_LEFT_OUT, *_UNUSED])
 _OTHER_MEDIA: Final = re.compile(
     rb'"type"\s*+:\s*+"(?!(?:text|function|refusal)")|"(?:image|input_|audio|video|file)[a-z_]*+"\s*+:'
 )
-_IDS: Final = re.compile(rb'"(prompt_token_ids|token_ids)":\[[0-9,]*+\]')
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -217,7 +217,7 @@ class Transcript:
             told = None
         if not isinstance(told, dict):
             self.lose("malformed")
-            return event
+            return without_ids(event)
         if _is_fault(told):
             self.fault = event
             return b""
@@ -227,7 +227,7 @@ class Transcript:
         if told.get("usage") is not None:
             self._usage_told = self._usage_told or choice is None
         if self._is_first:
-            return _IDS.sub(rb'"\1":null', event)
+            return without_ids(event)
         return b"data: %b\n\n" % msgspec.json.encode(self._reshaped(told, choice))
 
     def lose(self, why: str) -> None:
@@ -241,7 +241,7 @@ class Transcript:
         """The failure that an engine told is the client's."""
         self.lose(why)
         event, self.fault = self.fault, b""
-        return event
+        return without_ids(event)
 
     async def seam(self, text_of: Callable[[list[int]], Awaitable[str]]) -> bool:
         """Drop the tokens at the end whose text the client has not; False where that can't be told.

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any, Final, cast
 
-import httptools
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
@@ -23,21 +22,21 @@ from hypertier.router import continuation
 from hypertier.router.admission import Grant
 from hypertier.router.continuation import Plan, Transcript
 from hypertier.router.engine_http import ask
+from hypertier.router.event_stream import LAST_CHUNK, Chunks, chunk, is_read
 from hypertier.router.families import counter
 from hypertier.router.heads import Request, request_head
 from hypertier.router.openai import InferenceRequest, Refusal
-from hypertier.router.plain import CHUNKED, ResponseHead
+from hypertier.router.plain import ResponseHead
 from hypertier.router.prefill import with_members
 from hypertier.router.proxy import Client, Exchange, Proxy
 from hypertier.router.replicas import Replica
 from hypertier.router.settings import MIGRATION_BYTES
 from hypertier.router.strategies.by_score import Choice
+from hypertier.router.token_ids import WithoutIds
 from hypertier.router.wire import BodyBudget
 
 TEXT_SECONDS: Final = 5.0
 MAX_TEXT_BYTES: Final = 64 * 1024
-# Each of the three may end lines (https://html.spec.whatwg.org/multipage/server-sent-events.html).
-_EMPTY_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _ACCEPT_ENCODING: Final = re.compile(rb"\r\naccept-encoding:[^\r\n]*", re.IGNORECASE)
 
 
@@ -79,45 +78,6 @@ class Migration:
         return Exchange(proxy, client, request, inference, request_id, grant)
 
 
-class Chunks:
-    """Takes a body out of its chunks, where it `is_chunked`, and into events, piece by piece."""
-
-    def __init__(self, *, is_chunked: bool = True) -> None:
-        self.is_chunked = is_chunked
-        self.is_complete = False
-        self._body = bytearray()
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.feed_data(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-
-    def events(self, data: bytes) -> list[bytes]:
-        """The events that `data` completes, each with its empty line; what is left at the end is one, too."""
-        if self.is_chunked:
-            self._parser.feed_data(data)
-        else:
-            self._body += data
-        body, begin, events = bytes(self._body), 0, []
-        for empty_line in _EMPTY_LINE.finditer(body):
-            events.append(body[begin : empty_line.end()])
-            begin = empty_line.end()
-        rest = body[begin:]
-        if self.is_complete and rest:
-            events.append(rest)
-            rest = b""
-        self._body = bytearray(rest)
-        return events
-
-    @property
-    def rest(self) -> bytes:
-        """The beginning of an event that is not whole."""
-        return bytes(self._body)
-
-    def on_body(self, part: bytes) -> None:
-        self._body += part
-
-    def on_message_complete(self) -> None:
-        self.is_complete = True
-
-
 class Migratable(Exchange):
     """One streamed answer. Until its first byte it is an exchange like others.
 
@@ -126,6 +86,7 @@ class Migratable(Exchange):
     """
 
     _chunks: Chunks | None = None
+    _without_ids: WithoutIds | None = None
     _is_paused = False
     _is_leaving = False  # what its engine still says goes nowhere
     _num_migrations = 0
@@ -159,16 +120,16 @@ class Migratable(Exchange):
 
     def begin(self, head: ResponseHead, data: bytes) -> None:
         """The head of the answer, or of its rest, which the client does not get to see."""
-        is_read = _is_read(head)
+        is_shown = is_read(head)
         is_chunked = not head.ends_with_connection
         if self._num_migrations == 0:
-            if is_read:
+            if is_shown:
                 self._chunks = Chunks(is_chunked=is_chunked)
                 if not is_chunked:  # it ends as it breaks off
                     self._transcript.lose("no_chunks")
-            super().begin(head, self._shown(data) if is_read else data)
+            super().begin(head, self._shown(data) if is_shown else data)
             return
-        if not (is_read and is_chunked):
+        if not (is_shown and is_chunked):
             self._leave_by("refused")
             return
         self._migration.ended["continued"] += 1
@@ -192,8 +153,9 @@ class Migratable(Exchange):
             self._upstream = None
             return
         chunks = self._chunks
-        if chunks is not None and not chunks.is_chunked and chunks.rest:
-            super().relay(self._transcript.read(chunks.rest))
+        if chunks is not None and not chunks.is_chunked:
+            chunks.is_complete = True
+            super().relay(self._shown(b""))
         super().complete(keep_alive=keep_alive)
 
     def broken(self) -> None:
@@ -234,7 +196,7 @@ class Migratable(Exchange):
 
     def _shown(self, data: bytes) -> bytes:
         """What the client gets of it, in chunks of its own."""
-        if self._is_leaving or not data:
+        if self._is_leaving:
             return b""
         chunks, transcript = cast(Chunks, self._chunks), self._transcript
         shown = b""
@@ -247,10 +209,21 @@ class Migratable(Exchange):
                     break
                 self._migration.ended[why] += 1
                 shown += transcript.pass_on(why)
+        if chunks.is_uncut and not self._is_leaving:
+            shown += self._uncut(chunks)
         if not chunks.is_chunked:
             return shown
-        end = b"0\r\n\r\n" if chunks.is_complete and not self._is_leaving else b""
-        return _chunk(shown) + end
+        return chunk(shown) + (LAST_CHUNK if chunks.is_complete and not self._is_leaving else b"")
+
+    def _uncut(self, chunks: Chunks) -> bytes:
+        """An event that is longer than any: the rest is shown as it comes, and nobody could go on with it."""
+        if self._num_migrations:  # it has another shape than what the client began to read
+            self._leave_by("long_event")
+            return b""
+        self._transcript.lose("long_event")
+        if self._without_ids is None:
+            self._without_ids = WithoutIds()
+        return self._without_ids.read(chunks.uncut(), is_last=chunks.is_complete)
 
     def _why_not(self) -> str:
         """Why the answer is not gone on with elsewhere; empty where it can be."""
@@ -307,7 +280,7 @@ class Migratable(Exchange):
     def _finish_alone(self) -> None:
         """All was said but for how it ends."""
         self._migration.ended["finished"] += 1
-        super().relay(_chunk(self._transcript.ending()) + b"0\r\n\r\n")
+        super().relay(chunk(self._transcript.ending()) + LAST_CHUNK)
         super().complete(keep_alive=True)
 
     async def _go_on(self) -> None:
@@ -355,20 +328,6 @@ class Migratable(Exchange):
         self._note("broken")
         self._ended()
         self.client.truncate()
-
-
-def _is_read(head: ResponseHead) -> bool:
-    """It is a stream of events, in chunks or to the connection's end, and not compressed."""
-    if not head.is_stream:
-        return False
-    lower = head.raw.lower()
-    return b"\r\ncontent-encoding:" not in lower and (
-        head.ends_with_connection or head.length == CHUNKED or b"\r\ntransfer-encoding: chunked\r\n" in lower
-    )
-
-
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
 def _asking(request: Request, path: bytes, body: bytes) -> Request:
