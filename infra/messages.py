@@ -11,11 +11,12 @@ import aws_cdk as cdk
 
 from hypertier.catalog.prices import PRICES, load_prices
 from hypertier.errors import HypertierError, ManifestError
-from hypertier.exporter.metrics import ROUTER_SERIES, SERIES, VERIFY_SERIES
+from hypertier.exporter.metrics import SERIES, VERIFY_SERIES
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.refuse import refuse_errors
 from hypertier.spec.report import as_line
-from hypertier.spec.roles import roles_of, sleeps
+from hypertier.spec.roles import roles_of
+from hypertier.spec.watched import router_series
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.create_only import refuse_replacements
 from hypertier_cdk.review.bill import within_budget
@@ -76,7 +77,7 @@ def print_review(app: cdk.App, deployment: Deployment) -> None:
         if deployment.serving == "selfhosted" and is_exported(endpoint)
     ]
     num_metrics = len(SERIES) * sum(len(roles_of(deployment, endpoint)) for endpoint in exported)
-    num_metrics += len(ROUTER_SERIES) * sum(sleeps(deployment, endpoint) is not None for endpoint in exported)
+    num_metrics += sum(len(router_series(deployment, endpoint)) for endpoint in exported)
     if deployment.verify is not None:
         num_metrics += len(VERIFY_SERIES) * len(exported)
     review = write_review(

@@ -13,6 +13,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from hypertier.catalog.addons import OBSERVABILITY
+from hypertier.spec.capturing import router_capture
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.roles import WHOLE, least_replicas, roles_of
 from hypertier_cdk import (
@@ -79,6 +80,7 @@ class OperationsStack(cdk.Stack):
                 cached=endpoint.kv_cache.l1_enabled or endpoint.kv_cache.l2_enabled,
                 scalings=scalings.get(endpoint.name, ()),
                 verify_minutes=verify.every_minutes if verify is not None else None,
+                captured=router_capture(endpoint) is not None,
             )
             for endpoint, by_role in zip(exported, least, strict=True)
         ]

@@ -26,7 +26,8 @@ class EndpointAlarms(Construct):
 
     `replicas` must answer at least; with 0 nobody is missed. Where some engines prefill and others decode it
     is a number for each: `{"prefill": 2, "decode": 5}`. `cached` says that L1 or L2 is on. `verify_minutes`
-    is how often the endpoint is verified; without it nobody misses that.
+    is how often the endpoint is verified; without it nobody misses that. `captured` says that routers capture
+    requests.
 
     Attributes:
         alarms: all of them; `notify` sends their transitions somewhere.
@@ -43,6 +44,7 @@ class EndpointAlarms(Construct):
         cached: bool,
         scalings: Sequence[CacheUtilizationScaling] = (),
         verify_minutes: int | None = None,
+        captured: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         if verify_minutes is not None and not 1 <= verify_minutes <= MAX_VERIFY_MINUTES:
@@ -83,6 +85,15 @@ class EndpointAlarms(Construct):
                 above=0,
                 minutes=3 * verify_minutes,
                 datapoints=2,
+            )
+        if captured:
+            self._alarm(
+                "CapturesLost",
+                endpoint_metric("CapturesLost", endpoint, statistic="Maximum"),
+                "requests that were to be captured were not kept: what is captured has gaps",
+                above=0,
+                minutes=5,
+                datapoints=1,
             )
         for scaling in scalings:
             self._alarm(

@@ -11,7 +11,7 @@ from aws_cdk import aws_sns as sns
 from fakes_templates import new_stack, properties, template_of
 
 from hypertier.errors import ConfigError
-from hypertier.exporter.metrics import ROUTER_SERIES, SERIES, VERIFY_SERIES
+from hypertier.exporter.metrics import ALL_SERIES, VERIFY_SERIES
 from hypertier_cdk import EndpointAlarms
 
 
@@ -32,7 +32,7 @@ def alarms() -> dict[str, dict[str, Any]]:
 
 
 def test_every_series_that_is_watched_is_written_by_the_exporter(alarms: dict[str, dict[str, Any]]) -> None:
-    written = {series.name for series in (*SERIES, *ROUTER_SERIES)}
+    written = {series.name for series in ALL_SERIES}
 
     assert set(alarms) <= written
 
@@ -155,6 +155,14 @@ def test_nobody_misses_verifications_that_nobody_asked_for() -> None:
 def test_verifications_that_no_alarm_can_watch_are_refused(minutes: int) -> None:
     with pytest.raises(ConfigError, match=f"verify_minutes is {minutes}; expected 1 to 480"):
         template(verify_minutes=minutes)
+
+
+def test_captures_that_are_lost_ring_where_there_are_some() -> None:
+    alarm = by_metric(template(captured=True))["CapturesLost"]
+
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
+    assert (alarm["EvaluationPeriods"], alarm["DatapointsToAlarm"]) == (5, 1)
+    assert "CapturesLost" not in by_metric(template())
 
 
 def test_an_alarm_s_period_is_the_exporter_s() -> None:

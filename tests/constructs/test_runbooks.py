@@ -56,6 +56,7 @@ def descriptions() -> list[str]:
             cached=True,
             scalings=[scaling],
             verify_minutes=5,
+            captured=True,
         )
     CacheStore(
         stack,

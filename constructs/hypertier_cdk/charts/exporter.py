@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
-from hypertier.spec.roles import roles_of, sleeps
+from hypertier.spec.roles import roles_of
+from hypertier.spec.watched import router_series
 from hypertier_cdk.charts.engine_tls import client_files, client_mounts, client_volumes
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, router_image
 from hypertier_cdk.charts.names import EXPORTER_PORT, ROUTER_METRICS_PORT, Names
@@ -47,7 +48,7 @@ def exporter_arguments(deployment: Deployment, endpoint: InferenceEndpointConfig
     for role in roles_of(deployment, endpoint):
         option = "--discover" if role.decodes else "--prefill-discover"
         arguments += [option, names.discover(role.component, port)]
-    if sleeps(deployment, endpoint) is not None:
+    if router_series(deployment, endpoint):
         arguments += ["--router-discover", names.discover("routers", ROUTER_METRICS_PORT)]
     arguments += ["--listen", f"0.0.0.0:{EXPORTER_PORT}"]
     tls = deployment.routing.engine_tls

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 from hypertier.spec.capturing import router_capture
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
-from hypertier.spec.roles import EngineRole, roles_of, sleeps
+from hypertier.spec.roles import EngineRole, roles_of
+from hypertier.spec.watched import router_series
 from hypertier.tier.address import parse_l2_url
 from hypertier_cdk.charts.disaggregation import moves_kv, side_channel_ports
 from hypertier_cdk.charts.engine_arguments import publishes_kv_events
@@ -96,7 +97,7 @@ def network_policies(
     )
     if is_exported(endpoint):
         to_routers = _rule("to", [_pods(names, "router")], ROUTER_METRICS_PORT)
-        reads = [to_engines, *([to_routers] if sleeps(deployment, endpoint) else [])]
+        reads = [to_engines, *([to_routers] if router_series(deployment, endpoint) else [])]
         policies.append(_policy(names, "exporter", [], [_dns(), to_aws, _pod_identity(), *reads]))
     if deployment.verify is not None:
         policies.append(

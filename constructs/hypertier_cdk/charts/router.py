@@ -11,8 +11,8 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.quantities import format_bytes
-from hypertier.spec.roles import sleeps
 from hypertier.spec.routing import ClientTls
+from hypertier.spec.watched import router_series
 from hypertier_cdk.charts.access import access_mounts, access_objects, access_volumes
 from hypertier_cdk.charts.autoscaling import router_scaling, router_spec
 from hypertier_cdk.charts.captures import capture_mounts, capture_volumes, carriers
@@ -60,7 +60,7 @@ def router_objects(
         *_slices_role(names),
         _service(deployment, names),
         *([_peers_service(names)] if routers_share(deployment, endpoint) else []),
-        *([_metrics_service(names)] if sleeps(deployment, endpoint) else []),
+        *([_metrics_service(names)] if router_series(deployment, endpoint) else []),
         *access_objects(deployment, names),
         disruption_budget(names, "router"),
         _deployment(deployment, endpoint, names, inputs),

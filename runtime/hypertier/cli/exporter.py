@@ -55,7 +55,7 @@ NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/#:-]{0,254}")
 @click.option(
     "--router-discover",
     metavar="dns://HOST:PORT",
-    help="Routers' metrics: whether requests wait for a replica, and whether anybody asks.",
+    help="Routers' metrics: whether requests wait, whether anybody asks, what was not captured.",
 )
 @click.option(
     "--router",

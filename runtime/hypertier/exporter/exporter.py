@@ -97,7 +97,7 @@ class Exporter:
         while not stop.is_set():
             self.step()
             due = max(due + self._interval_seconds, self._monotonic())
-            while self._routers is not None and due - self._monotonic() > HELD_SECONDS:
+            while self._may_hold and due - self._monotonic() > HELD_SECONDS:
                 if stop.wait(HELD_SECONDS):
                     return
                 self.look_for_held()
@@ -121,9 +121,15 @@ class Exporter:
     def look_for_held(self) -> None:
         """Between two cycles: publish how many requests wait for a replica, if some do."""
         at, (routers, _) = self._clock(), self._ask_routers()
-        held = sum(scrape.held for scrape in routers.values())
+        held = sum(scrape.held or 0.0 for scrape in routers.values())
         if held:
             self._publish([DataPoint(HELD_REQUESTS, (held,))], at)
+
+    @property
+    def _may_hold(self) -> bool:
+        """Whether a request may wait in a router: not where all that were read hold none."""
+        known = self._last_routers.values()
+        return self._routers is not None and (not known or any(scrape.held is not None for scrape in known))
 
     def health(self) -> dict[str, object]:
         """Return what `/health` shows; `healthy` is false when the loop has missed three intervals.

@@ -68,7 +68,14 @@ IDLE_REPLICAS = Series(
 )
 SERIES = (*WATCHED_SERIES, REPLICAS_SCRAPED, REPLICAS_FAILED, METRICS_MISSING, SERIES_ABSENT)
 ROUTER_SERIES = (HELD_REQUESTS, IDLE_REPLICAS)
-"""And of an exporter that reads routers, too; for all engines together."""
+"""And of routers that hold requests; for all engines together."""
+CAPTURES_LOST = Series(
+    "CapturesLost", "Count", "requests that were to be captured and of which routers kept nothing"
+)
+CAPTURE_SERIES = (CAPTURES_LOST,)
+"""And of routers that capture."""
+ALL_SERIES = (*SERIES, *ROUTER_SERIES, *CAPTURE_SERIES)
+"""All that an exporter may write."""
 VERIFY_SERIES = (
     Series("VerifyFailed", "Count", "checks of a verification that failed"),
     Series("VerifyUntold", "Count", "checks of which it could not be told whether they pass"),

@@ -1,12 +1,12 @@
-"""What routers say of requests: how many wait for a replica, and whether anybody asks at all."""
+"""What routers say of requests: how many wait for a replica, whether anybody asks, what was not captured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from hypertier.errors import MissingPackageError, ScrapeError
-from hypertier.exporter.metrics import HELD_REQUESTS, IDLE_REPLICAS
+from hypertier.exporter.metrics import CAPTURES_LOST, HELD_REQUESTS, IDLE_REPLICAS
 from hypertier.exporter.series import DataPoint
 
 try:
@@ -17,36 +17,50 @@ except ModuleNotFoundError as error:
 HELD = "hypertier_router_held"
 PICKS = "hypertier_router_picks_total"
 IN_FLIGHT = "hypertier_router_in_flight"
+CAPTURES = "hypertier_router_captures_total"
+LOST = frozenset({"busy", "spool_full", "failed"})
+"""Ends of requests that were drawn and answered, and of which nothing was kept."""
+
+Counts = Mapping[tuple[str, ...], float]
+"""Samples of one counter by the values of its labels, in the order of their names."""
 
 
 @dataclass(frozen=True)
 class RouterScrape:
-    """One router's numbers: requests held now, sent since it started, and in flight now."""
+    """One router's numbers: requests held now, sent since it started, and in flight now.
 
-    held: float
+    `held` is None of a router that holds none, `captures` of one that captures none.
+    """
+
+    held: float | None
     sent: float
     in_flight: float
+    captures: Counts | None = field(default=None, compare=False)
 
 
 def parse_router(text: str) -> RouterScrape:
     """Return the numbers of a router's `/metrics`.
 
     Raises:
-        ScrapeError: `text` is not Prometheus' text format, or that of a router that holds no requests.
+        ScrapeError: `text` is not Prometheus' text format, or not that of a router.
     """
-    sums = {HELD: 0.0, PICKS: 0.0, IN_FLIGHT: 0.0}
-    seen = set()
+    samples: dict[str, dict[tuple[str, ...], float]] = {}
     try:
         for family in text_string_to_metric_families(text):
-            seen.add(family.name)
+            samples.setdefault(f"{family.name}_total" if family.type == "counter" else family.name, {})
             for sample in family.samples:
-                if sample.name in sums:
-                    sums[sample.name] += float(sample.value)
+                labels = tuple(value for _, value in sorted(sample.labels.items()))
+                samples.setdefault(sample.name, {})[labels] = float(sample.value)
     except (ValueError, KeyError, IndexError) as error:
         raise ScrapeError(f"is no Prometheus text: {error}") from error
-    if HELD not in seen:
-        raise ScrapeError(f"has no {HELD}: a router without --hold-seconds holds no request")
-    return RouterScrape(sums[HELD], sums[PICKS], sums[IN_FLIGHT])
+    if PICKS not in samples:
+        raise ScrapeError(f"has no {PICKS}: it is no router's page")
+    return RouterScrape(
+        sum(samples[HELD].values()) if HELD in samples else None,
+        sum(samples[PICKS].values()),
+        sum(samples.get(IN_FLIGHT, {}).values()),
+        captures=samples.get(CAPTURES),
+    )
 
 
 def router_data(
@@ -61,16 +75,44 @@ def router_data(
     Without a router nothing is known of requests. That replicas are idle is said where all routers say so,
     and what each sent is compared with before; one that is new, or began anew, sent all that it counts.
     """
-    if not now:
-        return []
-    held = sum(scrape.held for scrape in now.values())
-    data = [DataPoint(HELD_REQUESTS, (held,))]
-    busy = held > 0 or any(
-        scrape.in_flight > 0 or _sent(before.get(url), scrape) > 0 for url, scrape in now.items()
-    )
-    if busy or not num_failed:
-        data.append(DataPoint(IDLE_REPLICAS, (0.0 if busy else float(num_replicas),)))
+    data: list[DataPoint] = []
+    holding = [scrape.held for scrape in now.values() if scrape.held is not None]
+    if holding:
+        data.append(DataPoint(HELD_REQUESTS, (sum(holding),)))
+        busy = sum(holding) > 0 or any(
+            scrape.in_flight > 0 or _sent(before.get(url), scrape) > 0 for url, scrape in now.items()
+        )
+        if busy or not num_failed:
+            data.append(DataPoint(IDLE_REPLICAS, (0.0 if busy else float(num_replicas),)))
+    if any(scrape.captures is not None for scrape in now.values()):
+        lost = sum(
+            number
+            for labels, number in growth(before, now, lambda scrape: scrape.captures or {}).items()
+            if LOST & set(labels)
+        )
+        data.append(DataPoint(CAPTURES_LOST, (lost,)))
     return data
+
+
+def growth(
+    before: Mapping[str, RouterScrape],
+    now: Mapping[str, RouterScrape],
+    counts_of: Callable[[RouterScrape], Counts],
+) -> dict[tuple[str, ...], float]:
+    """By labels, what all routers counted since the last scrapes.
+
+    A count that fell began anew. Of a router that joined the others all counts; where none was known before,
+    nothing does, since nobody knows when it was counted.
+    """
+    grown: dict[tuple[str, ...], float] = {}
+    for url, scrape in now.items():
+        if not before:
+            continue
+        known = counts_of(before[url]) if url in before else {}
+        for labels, number in counts_of(scrape).items():
+            last = known.get(labels, 0.0)
+            grown[labels] = grown.get(labels, 0.0) + (number - last if number >= last else number)
+    return grown
 
 
 def _sent(before: RouterScrape | None, now: RouterScrape) -> float:

@@ -9,6 +9,7 @@ from fakes_charts import deployment
 
 from hypertier.spec.deployment import Deployment
 from hypertier_cdk.charts.inputs import ChartInputs
+from hypertier_cdk.charts.names import ROUTER_METRICS_PORT
 from hypertier_cdk.charts.objects import endpoint_objects
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"
@@ -70,3 +71,19 @@ def test_where_it_is_not_asked_for_nothing_is_captured(capture: dict[str, Any] |
     assert "initContainers" not in pod
     assert not any("capture" in word for word in pod["containers"][0]["args"])
     assert "captures" not in {volume["name"] for volume in pod["volumes"]}
+
+
+def test_the_exporter_reads_what_routers_lost() -> None:
+    def read(wanted: Deployment) -> tuple[bool, bool, bool]:
+        objects = objects_of(wanted)
+        exporter = objects["Deployment", "exporter"]["spec"]["template"]["spec"]["containers"][0]
+        ports = [
+            rule["port"]
+            for entry in objects["NetworkPolicy", "exporter"]["spec"]["egress"]
+            for rule in entry["ports"]
+        ]
+        told = "--router-discover" in exporter["args"]
+        return told, ROUTER_METRICS_PORT in ports, ("Service", "routers") in objects
+
+    assert read(deployment({"spec.dataCapture": CAPTURE})) == (True, True, True)
+    assert read(deployment()) == (False, False, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, post, run_loop
@@ -14,9 +15,10 @@ from hypertier.errors import ScrapeError
 from hypertier.exporter import exporter as module
 from hypertier.exporter.discovery import fixed
 from hypertier.exporter.exporter import Exporter
-from hypertier.exporter.metrics import HELD_REQUESTS, IDLE_REPLICAS
-from hypertier.exporter.routers import RouterScrape, parse_router, router_data
+from hypertier.exporter.metrics import CAPTURES_LOST, HELD_REQUESTS, IDLE_REPLICAS
+from hypertier.exporter.routers import LOST, RouterScrape, parse_router, router_data
 from hypertier.exporter.series import DataPoint
+from hypertier.router.capture.capture import RESULTS
 
 NOW = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
 IDLE = RouterScrape(held=0, sent=7, in_flight=0)
@@ -85,12 +87,59 @@ def test_a_router_s_own_metrics_tell_both() -> None:
     assert run_loop(act()) == (RouterScrape(1, 0, 0), RouterScrape(0, 1, 0))
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "# TYPE other gauge\nother 1\n"], ids=["no page", "a router that holds none"]
-)
+@pytest.mark.parametrize("text", ["{", "# TYPE other gauge\nother 1\n"], ids=["no page", "no router's page"])
 def test_a_page_that_does_not_tell_is_a_failure_and_no_zero(text: str) -> None:
     with pytest.raises(ScrapeError):
         parse_router(text)
+
+
+def capturing(**counts: int) -> RouterScrape:
+    lines = "".join(
+        f'hypertier_router_captures_total{{result="{result}"}} {number}\n'
+        for result, number in counts.items()
+    )
+    return parse_router(page() + f"# TYPE hypertier_router_captures_total counter\n{lines}")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        pytest.param({"busy": 2}, {"busy": 2, "captured": 90, "not_answered": 5}, 0, id="none was lost"),
+        pytest.param({"busy": 2}, {"busy": 3, "spool_full": 4, "failed": 5}, 10, id="each way to lose one"),
+        pytest.param({"busy": 9}, {"busy": 3}, 3, id="a router that began anew"),
+        pytest.param(None, {"busy": 9}, 0, id="nobody knows when"),
+    ],
+)
+def test_captures_that_are_lost_are_those_since_the_last_look(
+    before: dict[str, int] | None, now: dict[str, int], expected: float
+) -> None:
+    known = {} if before is None else {"a": capturing(**before)}
+
+    assert told(known, {"a": capturing(**now)})[CAPTURES_LOST.name] == expected
+
+
+def test_all_that_a_router_lost_that_joined_others_was_lost_since() -> None:
+    data = told({"a": capturing(busy=9)}, {"a": capturing(busy=9), "b": capturing(busy=2)})
+
+    assert data[CAPTURES_LOST.name] == 2
+
+
+def test_routers_that_neither_hold_nor_capture_tell_nothing() -> None:
+    silent_router = RouterScrape(None, 7, 0)
+
+    assert told({"a": silent_router}, {"a": silent_router}) == {}
+
+
+def test_a_router_s_own_page_tells_what_it_lost(tmp_path: Path) -> None:
+    async def act() -> RouterScrape:
+        async with routed(FakeEngine(), capture_spool=str(tmp_path)) as router:
+            return parse_router(router.metrics.text().decode())
+
+    captures = run_loop(act()).captures
+
+    assert captures is not None
+    assert {(result,) for result in RESULTS} == set(captures)
+    assert set(RESULTS) > LOST
 
 
 class Published:

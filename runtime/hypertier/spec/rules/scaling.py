@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hypertier.exporter.metrics import DIMENSION, NAMESPACE, ROLE_DIMENSION, ROUTER_SERIES, SERIES
+from hypertier.exporter.metrics import ALL_SERIES, DIMENSION, NAMESPACE, ROLE_DIMENSION
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.rule import MODELS, UNSET, Edit, Hit, fixed, hit, rule, suggested, unset
 from hypertier.spec.rules.subject import Subject
@@ -21,7 +21,7 @@ PREFILL = path("spec.pdSpec.autoScalingSpec.prefillAutoScaling")
 AMP_ADDRESS = r"https://aps-workspaces\.[a-z0-9.-]+\.amazonaws\.com/workspaces/ws-[A-Za-z0-9-]+"
 OWN_METRICS = re.compile(r"\b(vllm|lmcache|sglang):|\bmodel_(invocations|concurrent|latency|ttfb|errors)")
 STANDARD_PERIOD_SECONDS = 60
-EXPORTED = frozenset(series.name for series in (*SERIES, *ROUTER_SERIES))
+EXPORTED = frozenset(series.name for series in ALL_SERIES)
 
 
 def _scalings(subject: Subject) -> list[Path]:
