@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from aws_cdk import aws_ec2 as ec2
 from fakes_templates import new_stack, properties, template_of
 
+from hypertier.router.counts import FIRST_BYTE_SECONDS
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -21,6 +24,8 @@ from hypertier_cdk.runbooks import PAGE
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", (ROOT / PAGE).read_text("utf-8")))
+RULES = yaml.safe_load((ROOT / "examples" / "prometheus" / "slo.yaml").read_text("utf-8"))
+RECORDS, ALERTS = (group["rules"] for group in RULES["groups"])
 PLACE = re.compile(rf"\. Runbook: {re.escape(PAGE)}#(\w+)$")
 
 
@@ -77,6 +82,7 @@ def test_every_alarm_ends_with_a_section_that_is_there(descriptions: list[str]) 
 
 def test_every_section_is_some_alarm_s(descriptions: list[str]) -> None:
     named = {place[1] for text in descriptions if (place := PLACE.search(text))}
+    named |= {alert["alert"].lower() for alert in ALERTS}
 
     assert {heading.lower() for heading in SECTIONS} == named
 
@@ -105,3 +111,34 @@ def test_an_alarm_that_a_section_names_has_a_section(heading: str) -> None:
     others = re.findall(r"\bsee ([A-Z]\w+)", SECTIONS[heading])
 
     assert set(others) <= set(SECTIONS)
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_every_rule_of_prometheus_names_its_own_section(alert: dict[str, Any]) -> None:
+    assert alert["annotations"]["runbook"] == f"{PAGE}#{alert['alert'].lower()}"
+    assert alert["alert"] in SECTIONS
+
+
+def test_the_rules_read_what_routers_write_and_what_other_rules_record() -> None:
+    text = "\n".join(rule["expr"] for rule in (*RECORDS, *ALERTS))
+    page = (ROOT / "docs" / "router.md").read_text("utf-8")
+    series = set(re.findall(r"hypertier_router_\w+", text))
+    bounds = set(re.findall(r'le="([0-9.]+)"', text))
+
+    assert [name for name in series if f"`{name.removesuffix('_bucket')}`" not in page] == []
+    assert {float(bound) for bound in bounds} <= set(FIRST_BYTE_SECONDS)
+    assert set(re.findall(r"hypertier:\w+:\w+", text)) == {rule["record"] for rule in RECORDS}
+
+
+@pytest.mark.parametrize("objective", ["Errors", "Ttft"])
+def test_budgets_burn_by_the_windows_and_rates_of_the_workbook(objective: str) -> None:
+    found = {
+        (alert["labels"]["severity"], *pair)
+        for alert in ALERTS
+        if alert["alert"].startswith(f"{objective}Burn")
+        for pair in re.findall(
+            r"rate(\w+) > ([0-9.]+) \* [0-9.]+ and hypertier:\w+:ratio_rate(\w+)", alert["expr"]
+        )
+    }
+
+    assert found == {("page", "1h", "14.4", "5m"), ("page", "6h", "6", "30m"), ("ticket", "3d", "1", "6h")}
