@@ -13,15 +13,28 @@ from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
 
 
+class Slot(Protocol):
+    """Room on the engines, which a request has from when it is let through until it ended."""
+
+    def leave(self) -> None:
+        """It waits for a replica to come, and others may have the room; a second time changes nothing."""
+        ...
+
+    def take(self) -> None:
+        """It goes on, and has it again."""
+        ...
+
+
 class Grant:
     """What a request was let through with. `released` is called once, when it ended, however it did.
 
     Prompts share cache with those of the same `seed` alone. `session` is its session, whatever the request
     says; `headers` are lines of the answer's head. `answered` is called with the last bytes of an answer that
-    came whole. `waited_seconds` are gone of the time that the client gives.
+    came whole. `waited_seconds` are gone of the time that the client gives. Where requests queue for engines
+    it has a `slot`.
     """
 
-    __slots__ = ("answered", "headers", "released", "seed", "session", "tenant", "waited_seconds")
+    __slots__ = ("answered", "headers", "released", "seed", "session", "slot", "tenant", "waited_seconds")
 
     def __init__(
         self,
@@ -31,6 +44,7 @@ class Grant:
         headers: bytes = b"",
         released: Callable[[], None] | None = None,
         answered: Callable[[bytes], None] | None = None,
+        slot: Slot | None = None,
     ) -> None:
         self.tenant = tenant
         self.seed = seed
@@ -38,6 +52,7 @@ class Grant:
         self.headers = headers
         self.released = released
         self.answered = answered
+        self.slot = slot
         self.waited_seconds = 0.0
 
 

@@ -30,7 +30,7 @@ NEWEST_SHARE = 0.5
 class Holdable(Protocol):
     """A request that nothing was answered to yet."""
 
-    def start(self) -> None:
+    def wake(self) -> None:
         """Pick a replica and send it."""
         ...
 
@@ -139,7 +139,7 @@ class Holding:
                 continue
             self.ended["sent"] += 1
             try:
-                place.request.start()
+                place.request.wake()
             except Exception:  # a fault of ours costs this request alone
                 log.exception("a request that was held could not be sent")
                 place.request.refuse(Refusal(500, "a fault of the router's own", "internal_error"))

@@ -178,6 +178,13 @@ class Exchange:
         replica.waiting.add(self)
         self._send(reuse=True)
 
+    def wake(self) -> None:
+        """It was held, and a replica came."""
+        self._connecting = None
+        if self._grant is not None and self._grant.slot is not None:
+            self._grant.slot.take()
+        self.start()
+
     def _expire(self, seconds: float) -> None:
         self._deadline = None
         self._close_upstream()
@@ -411,6 +418,8 @@ class Exchange:
             held = holding.hold(self, self._begun_at)
             if isinstance(held, Place):
                 self._connecting = held
+                if self._grant is not None and self._grant.slot is not None:
+                    self._grant.slot.leave()
             else:
                 self.refuse(held)
             return

@@ -143,7 +143,7 @@ class Request:
         self.sent = 0
         self.refusals: list[Refusal] = []
 
-    def start(self) -> None:
+    def wake(self) -> None:
         self.sent += 1
         if self.fails:
             raise RuntimeError("a fault")

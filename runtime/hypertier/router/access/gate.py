@@ -79,21 +79,34 @@ class _Turn:
 
 
 class _Lease:
-    """What a request holds until it ended; `num_tokens` is an estimate until its answer tells."""
+    """What a request holds until it ended, see `admission.Slot`; `num_tokens` is an estimate until its answer
+    tells.
+    """
 
-    __slots__ = ("_gate", "_queues", "_tenant", "num_tokens")
+    __slots__ = ("_gate", "_is_away", "_queues", "_tenant", "num_tokens")
 
     def __init__(self, gate: AccessGate, tenant: Tenant, num_tokens: int, queues: bool) -> None:
         self._gate = gate
         self._tenant = tenant
         self._queues = queues
+        self._is_away = False
         self.num_tokens = num_tokens
 
     def released(self) -> None:
         self._tenant.limits.in_flight -= 1
         self._gate.counts.tokens[self._tenant.label] += self.num_tokens
-        if self._queues:
+        if self._queues and not self._is_away:
             self._gate.engine_is_free()
+
+    def leave(self) -> None:
+        if not self._is_away:
+            self._is_away = True
+            self._gate.engine_is_free()
+
+    def take(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            self._gate.engine_is_taken()
 
     def answered(self, end_of_answer: bytes) -> None:
         used = used_tokens(end_of_answer)
@@ -193,6 +206,7 @@ class AccessGate:
             limits.headers(clock),
             lease.released,
             lease.answered if limits.tokens is not None else None,
+            lease if queues else None,
         )
         if not queues:
             arrival.proceed(grant)
@@ -250,9 +264,13 @@ class AccessGate:
             self._is_dispatching = False
 
     def engine_is_free(self) -> None:
-        """A request that was sent ended."""
+        """A request that was sent ended, or waits for a replica to come."""
         self._running -= 1
         self.dispatch()
+
+    def engine_is_taken(self) -> None:
+        """One that waited for a replica is sent, whoever queues."""
+        self._running += 1
 
     def _change(self) -> None:
         self.tenants.change(self._access, self._salt_key, self.num_routers, self._clock())
