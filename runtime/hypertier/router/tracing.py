@@ -57,6 +57,7 @@ class Tracing:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            from opentelemetry.trace import SpanKind, get_current_span
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ModuleNotFoundError as error:
             raise MissingPackageError("hypertier router --otlp-endpoint", str(error.name), "otel") from error
@@ -66,11 +67,10 @@ class Tracing:
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("hypertier.router")
         self._propagator = TraceContextTextMapPropagator()
+        self._span_of, self._kind = get_current_span, SpanKind.SERVER
 
     def begin(self, request: Request, model: bytes | None) -> Trace | None:
         """The span of a request, whose head then names it as the engine's parent; None where not sampled."""
-        from opentelemetry.trace import SpanKind, get_current_span
-
         parent = request.field(TRACEPARENT)
         if parent is None and random.random() >= self._sample_ratio:
             return None
@@ -79,13 +79,13 @@ class Tracing:
             state = request.field(TRACESTATE) or b""
             carrier = {"traceparent": parent.decode("latin-1"), "tracestate": state.decode("latin-1")}
         context = self._propagator.extract(carrier)
-        above = get_current_span(context).get_span_context()
+        above = self._span_of(context).get_span_context()
         if parent is not None and above.is_valid and not above.trace_flags.sampled:
             return None
         span = self._tracer.start_span(
             f"{request.method.decode('latin-1')} {request.path.decode('latin-1')[:200]}",
             context=context,
-            kind=SpanKind.SERVER,
+            kind=self._kind,
         )
         if model is not None:
             span.set_attribute("gen_ai.request.model", model.decode("utf-8", "replace")[:200])
