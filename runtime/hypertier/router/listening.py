@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hypertier.errors import ListenError
 from hypertier.router.addresses import Address
+from hypertier.router.decrypting import decrypting
 
 BACKLOG = 4096
 HANDSHAKE_SECONDS = 5.0
@@ -40,7 +41,7 @@ class Listener:
     """
 
     def __init__(self, factory: Factory, tls: ssl.SSLContext | None = None) -> None:
-        self._factory = factory
+        self._factory = decrypting(factory) if tls is not None else factory
         self._tls = tls
         self._servers: list[asyncio.Server] = []
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, cast
 from hypertier.router.admission import Grant
 from hypertier.router.counts import RequestCounts
 from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, Prefilled, weigh
+from hypertier.router.decrypting import Decrypting
 from hypertier.router.gathering import Gathering
 from hypertier.router.heads import Request, request_head
 from hypertier.router.health import is_own_limit
@@ -383,8 +384,9 @@ class Exchange:
         host, port, tls = replica.address.host, replica.address.port, replica.address.tls
         try:
             async with asyncio.timeout(self._proxy.settings.connect_timeout_seconds):
+                protocol = cast(asyncio.Protocol, upstream)
                 await asyncio.get_running_loop().create_connection(
-                    lambda: cast(asyncio.BaseProtocol, upstream),
+                    lambda: protocol if tls is None else Decrypting(protocol),
                     host,
                     port,
                     ssl=tls.context if tls is not None else None,
