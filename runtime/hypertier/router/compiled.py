@@ -51,6 +51,7 @@ HOT = (
     "proxy",
     "replicas",
     "responses",
+    "ring",
     "scoring",
     "shadow",
     "sharing",

@@ -14,6 +14,8 @@ class RequestCounts:
         self.requests: dict[tuple[str, str], int] = {}
         self.retries: dict[str, int] = {}
         self.ejections: dict[tuple[str, str], int] = {}
+        self._statuses: set[str] = set()
+        self._causes: set[str] = set()
         self.picks: dict[str, int] = {}
         self.prompt_bytes = 0
         self.matched_bytes = 0
@@ -23,7 +25,10 @@ class RequestCounts:
     def answered(self, replica: str, status: str) -> None:
         """One request ended; `status` is a class such as `2xx`, `client_closed`, or `broken` when begun."""
         key = replica, status
-        self.requests[key] = self.requests.get(key, 0) + 1
+        before = self.requests.get(key, 0)
+        if not before:
+            self._statuses.add(status)
+        self.requests[key] = before + 1
 
     def retried(self, cause: str) -> None:
         """One request is sent again; `cause` is `connect`, `reset`, `stale` or a status."""
@@ -32,6 +37,7 @@ class RequestCounts:
     def ejected(self, replica: str, cause: str) -> None:
         """One replica was ejected."""
         key = replica, cause
+        self._causes.add(cause)
         self.ejections[key] = self.ejections.get(key, 0) + 1
 
     def picked(self, reason: str, num_bytes: int, matched_bytes: int) -> None:
@@ -50,6 +56,7 @@ class RequestCounts:
 
     def forget(self, replica: str) -> None:
         """A replica left: its series go too, or a fleet that turns over would grow them without bound."""
-        for counts in (self.requests, self.ejections):
-            for key in [key for key in counts if key[0] == replica]:
-                del counts[key]
+        for status in self._statuses:
+            self.requests.pop((replica, status), None)
+        for cause in self._causes:
+            self.ejections.pop((replica, cause), None)

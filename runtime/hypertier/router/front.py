@@ -505,7 +505,7 @@ class Front:
             self._refuse(
                 connection, Refusal(503, "the router is draining", "draining", retry_after_seconds=1)
             )
-        elif not self._replicas.healthy and not self.settings.hold_seconds:
+        elif not self._replicas.num_healthy and not self.settings.hold_seconds:
             self._refuse(connection, Refusal(503, "no healthy replica", "no_replica", retry_after_seconds=1))
         else:
             self._answer(connection, request, 200, b"{}")

@@ -68,8 +68,8 @@ class KvIndex:
         if known is not None:
             self._num_blocks -= len(known.blocks)
             self._num_in_l1 -= sum(block.num_in_l1 for block in known.blocks.values())
-            self._gpu.forget(replica)
-            self._any.forget(replica)
+            self._gpu.removed(replica, [block.name for block in known.blocks.values() if block.on_gpu])
+            self._any.removed(replica, [block.name for block in known.blocks.values()])
 
     def groups(
         self, blocks: Sequence[int], size: Callable[[int], float], names: Mapping[int, int] | None = None
@@ -175,7 +175,7 @@ class KvIndex:
         known = self._replicas.get(replica)
         if known is None:
             return
-        self._gpu.forget(replica)
+        self._gpu.removed(replica, [block.name for block in known.blocks.values() if block.on_gpu])
         for engine_hash, block in list(known.blocks.items()):
             block.on_gpu = False
             self._tidy(replica, known, engine_hash, block)

@@ -14,11 +14,15 @@ RECENT_SECONDS: Final = 60.0
 
 
 class Load:
-    """What one replica has in hand. `pending`: seconds of prompts without a first token, oldest first."""
+    """What one replica has in hand. `pending`: seconds of prompts without a first token, oldest first.
+
+    Of one that `is_gone` nothing counts any more.
+    """
 
     __slots__ = (
         "drift",
         "in_flight",
+        "is_gone",
         "number",
         "pending",
         "pending_seconds",
@@ -33,6 +37,7 @@ class Load:
     def __init__(self, number: int, now: float) -> None:
         self.number = number
         self.in_flight = 0
+        self.is_gone = False
         self.pending: dict[Hashable, float] = {}
         self.pending_seconds = 0.0
         self.pending_size = 0.0
@@ -65,16 +70,21 @@ class Sent:
     `surprise` is what its time said of that.
     """
 
-    __slots__ = ("at", "computing", "held", "replica", "size", "streamed", "surprise")
+    __slots__ = ("at", "computing", "held", "load", "size", "streamed", "surprise")
 
-    def __init__(self, replica: int, held: float, size: float, at: float, streamed: bool) -> None:
-        self.replica = replica
+    def __init__(self, load: Load, held: float, size: float, at: float, streamed: bool) -> None:
+        self.load = load
         self.held = held
         self.size = size
         self.at = at
         self.streamed = streamed
         self.computing = True
         self.surprise = NOTHING
+
+    @property
+    def replica(self) -> int:
+        """Where it went."""
+        return self.load.number
 
 
 class Traffic:

@@ -179,7 +179,7 @@ class PrefillCounts(Collector):
         yield GaugeMetricFamily(
             "hypertier_router_prefill_replicas_healthy",
             "Replicas that may prefill now.",
-            value=len(self._prefillers.replicas.healthy),
+            value=self._prefillers.replicas.num_healthy,
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
@@ -39,6 +40,8 @@ class Models:
         self.split: Mapping[bytes, Sequence[bytes]] = {}
         self._replicas = replicas
         self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
+        self._alike: Counter[frozenset[bytes]] = Counter()
+        """How many replicas serve just these."""
         self._has_more: set[Replica] = set()
         self._last: frozenset[bytes] = frozenset()
         self._answer: tuple[Mapping[bytes, Sequence[bytes]], bytes] | None = None
@@ -56,8 +59,9 @@ class Models:
         listed = {name: entry for entry in entries[:MAX_MODELS] if (name := _name(entry)) is not None}
         before = self._listed.get(replica)
         self._listed[replica] = listed
+        self._alike[frozenset(listed)] += 1
         (self._has_more.add if len(entries) > MAX_MODELS else self._has_more.discard)(replica)
-        self._compare()
+        self._compare(before)
         if before is not None and _bases(before) != _bases(listed):
             for watcher in self._watchers:
                 watcher(replica)
@@ -154,9 +158,15 @@ class Models:
         """Replicas that said what they serve."""
         return len(self._listed)
 
-    def _compare(self) -> None:
+    def _compare(self, before: Mapping[bytes, Any] | None) -> None:
+        """One no longer serves what it did `before`."""
         self._answer = None
-        self.is_mixed = len({frozenset(names) for names in self._listed.values()}) > 1
+        if before is not None:
+            names = frozenset(before)
+            self._alike[names] -= 1
+            if not self._alike[names]:
+                del self._alike[names]
+        self.is_mixed = len(self._alike) > 1
 
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is not State.LEAVING:
@@ -166,7 +176,7 @@ class Models:
             if not self._listed:
                 self._last = frozenset() if replica in self._has_more else frozenset(listed)
             self._has_more.discard(replica)
-            self._compare()
+            self._compare(listed)
 
 
 def model_in_path(path: bytes) -> bytes | None:

@@ -91,6 +91,6 @@ class Picker:
         if replica.state is not State.HEALTHY:
             self._credits.pop(replica, None)
             return
-        since = replica.admitted_at - self._slow_start_seconds
-        if any(other.admitted_at <= since for other in self.replicas.healthy):
+        longest = self.replicas.longest_healthy
+        if longest is not None and longest.admitted_at <= replica.admitted_at - self._slow_start_seconds:
             self._credits[replica] = 0.0

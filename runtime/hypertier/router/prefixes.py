@@ -179,9 +179,8 @@ class Prefixes:
     def forget(self, replica: int) -> None:
         """The replica restarted or is gone: it holds nothing."""
         used = self._used.pop(replica, None)
-        if used is not None:
-            for run in [run for run in self._runs.values() if replica in run.passed]:
-                self._drop(replica, used, run)
+        while used is not None and used.ends:
+            self._forget_oldest(replica, used, 0.0, -1.0)
 
     def _way(self, block_hashes: Sequence[int], bit: int, used: _Used) -> list[Run]:
         """The runs of a prompt, made and parted where there are none yet; the replica holds them all."""
@@ -191,7 +190,7 @@ class Prefixes:
         while at < num_blocks:
             first: Any = block_hashes[at]
             run = self._runs.get(first)
-            if run is None or run.start != at:
+            if run is None or run.above is not last:
                 break
             num = _num_shared(run.blocks, block_hashes, at)
             if num < len(run.blocks):

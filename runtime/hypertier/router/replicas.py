@@ -86,7 +86,7 @@ class Replica:
 
 
 class ReplicaSet:
-    """All replicas by URL. `healthy` is what may be picked; watchers hear of every change of state.
+    """All replicas by URL. Watchers hear of every change of state.
 
     `in_flight` counts the requests in flight on all of them; `now` is a clock in seconds.
     All are spoken to by `tls`, where given.
@@ -95,11 +95,33 @@ class ReplicaSet:
     def __init__(self, now: Callable[[], float] = time.monotonic, *, tls: EngineTls | None = None) -> None:
         self._now = now
         self._tls = tls
-        self.healthy: tuple[Replica, ...] = ()
+        self._healthy: dict[Replica, None] = {}
+        self._listed: tuple[Replica, ...] | None = ()
         self.by_url: dict[str, Replica] = {}
         self.in_flight = 0
         self._watchers: list[Callable[[Replica, str], None]] = []
         self._at_end: list[Callable[[Replica], None]] = []
+
+    @property
+    def healthy(self) -> tuple[Replica, ...]:
+        """What may be picked, in the order of admission: the same tuple until one comes or goes.
+
+        Watchers ask for it at a choice, not at a change: where thousands change at once, it is made once.
+        """
+        listed = self._listed
+        if listed is None:
+            listed = self._listed = tuple(self._healthy)
+        return listed
+
+    @property
+    def num_healthy(self) -> int:
+        """How many may be picked."""
+        return len(self._healthy)
+
+    @property
+    def longest_healthy(self) -> Replica | None:
+        """The one that may be picked since the earliest time."""
+        return next(iter(self._healthy), None)
 
     def watch(self, watcher: Callable[[Replica, str], None]) -> None:
         """Call `watcher(replica, reason)` after each change of a replica's state."""
@@ -166,10 +188,10 @@ class ReplicaSet:
 
     def _change(self, replica: Replica, state: State, reason: str) -> None:
         before, replica.state = replica.state, state
-        # Not all anew: a list of thousands comes, is admitted, and goes one by one.
         if state is State.HEALTHY:
-            self.healthy = (*self.healthy, replica)
+            self._healthy[replica] = self._listed = None
         elif before is State.HEALTHY:
-            self.healthy = tuple(one for one in self.healthy if one is not replica)
+            del self._healthy[replica]
+            self._listed = None
         for watcher in self._watchers:
             watcher(replica, reason)

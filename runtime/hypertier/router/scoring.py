@@ -115,19 +115,18 @@ class Scoring:
                 insort(self._by_ready, (load.ready_at, replica))
 
     def remove(self, replica: int) -> None:
-        """It is gone, and what is in flight there with it; to tell of that afterwards is harmless."""
+        """It is gone, and nothing that is in flight there counts any more, until that ends."""
         load = self._loads.pop(replica, None)
         if load is not None:
             if len(self._loads) > SMALL_SET:
-                self._by_ready.remove((load.ready_at, replica))
+                del self._by_ready[bisect_left(self._by_ready, (load.ready_at, replica))]
             else:
                 self._by_ready = []
             self._num_pending -= len(load.pending)
             self._drifts -= load.drift
             self._num_faster -= load.slowness < 1.0
             self.computing &= ~(1 << replica)
-            for ticket in [ticket for ticket, sent in self._sent.items() if sent.replica == replica]:
-                del self._sent[ticket]
+            load.is_gone = True
 
     def choose(self, size: float, groups: Sequence[tuple[float, int]], among: int, now: float) -> Choice:
         """The replica of the lowest cost; of those about equal, the one with least work of late.
@@ -214,7 +213,7 @@ class Scoring:
         self._traffic.arrived(now)
         held = min(held, size - 1)
         self._mean_size += (0.02 if self._mean_size else 1.0) * (size - self._mean_size)
-        self._sent[ticket] = Sent(replica, held, size, now, streamed)
+        self._sent[ticket] = Sent(load, held, size, now, streamed)
         seconds = self.model.seconds(held, size) * load.slowness
         self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
         load.worked = load.work(now) + seconds
@@ -235,9 +234,9 @@ class Scoring:
         Returns the request, if that tells anything, with what its time says of what was held.
         """
         sent = self._sent.get(ticket)
-        if sent is None or not sent.computing:
+        if sent is None or not sent.computing or sent.load.is_gone:
             return None
-        load = self._loads[sent.replica]
+        load = sent.load
         self._settle(load, now)
         if ticket not in load.pending:  # streamed after all, and taken as computed just now
             return None
@@ -251,7 +250,7 @@ class Scoring:
         self.model.learn(0.0 if sent.surprise == LESS else sent.held, sent.size, took / load.slowness)
         self._computed(ticket, sent, load, now)
         load.since = now
-        self._move(sent.replica, load)
+        self._move(load.number, load)
         if self.model.calibrated and not was_known:
             self._estimate_anew(now)
         return sent
@@ -259,12 +258,12 @@ class Scoring:
     def finished(self, ticket: Hashable, now: float) -> Sent | None:
         """Its answer ended, or it never got one. Returns what it was, None for a request not in flight."""
         sent = self._sent.pop(ticket, None)
-        if sent is None:
+        if sent is None or sent.load.is_gone:
             return None
-        load = self._loads[sent.replica]
+        load = sent.load
         if sent.computing:
             self._computed(ticket, sent, load, now)
-            self._move(sent.replica, load)
+            self._move(load.number, load)
         load.in_flight -= 1
         return sent
 
@@ -331,7 +330,7 @@ class Scoring:
         load.pending_size -= sent.size - sent.held
         if not load.pending:
             load.pending_seconds = load.pending_size = 0.0
-            self.computing &= ~(1 << sent.replica)
+            self.computing &= ~(1 << load.number)
 
     def _move(self, replica: int, load: Load) -> None:
         """Keep the replicas in the order in which they are free, where not all are looked at anyway."""

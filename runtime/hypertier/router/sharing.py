@@ -70,6 +70,7 @@ class Shared:
         self._own: dict[Hashable, _Own] = {}
         self._named: dict[bytes, Replica] = {}
         self._heard: dict[Hashable, dict[int, object]] = {}  # tickets by the number of the other's request
+        replicas.at_end(self._ended)
 
     @property
     def index_bytes(self) -> int:
@@ -176,11 +177,13 @@ class Shared:
         choice = Choice(replica, "peer", sent.matched_bytes)
         self._strategy.sent(ticket, request, choice, now)
 
+    def _ended(self, replica: Replica) -> None:
+        self._named.pop(replica.name, None)
+
     def _find(self, name: bytes) -> Replica | None:
         self._named.pop(name, None)
         replica = self._replicas.by_url.get(f"http://{name.decode('ascii', 'replace')}")
         if replica is not None:
-            self._named = {known: one for known, one in self._named.items() if one.state is not State.LEAVING}
             self._named[name] = replica
         return replica
 

@@ -205,6 +205,10 @@ def test_hashes_that_are_no_chain_do_no_harm(
 
         assert all(0 < num <= len(prompt) for num, _ in prefixes.groups(prompt))
 
+    for replica in range(3):
+        prefixes.forget(replica)
+    assert (len(prefixes), prefixes.num_bytes) == (0, 0)
+
     chained = tuple(range(100, 103))
     prefixes.record(0, chained, 100)
     assert prefixes.groups(chained) == [(3, 0b1)]

@@ -105,3 +105,26 @@ def test_what_changes_nobody_that_is_healthy_leaves_their_list_as_it_is() -> Non
 
     assert replicas.healthy is healthy
     assert set(healthy) == set(every)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["list", "admit", "eject"]), st.integers(0, 5)), max_size=40))
+def test_the_healthy_are_those_in_that_state_in_the_order_of_admission(steps: list[tuple[str, int]]) -> None:
+    replicas = ReplicaSet()
+    plain: list[str] = []
+
+    for what, number in steps:
+        url = f"http://10.0.0.{number}:1"
+        replica = replicas.by_url.get(url)
+        if what == "list":
+            replicas.replace(Address(f"10.0.0.{n}", 1) for n in range(6) if n != number)
+        elif what == "admit" and replica is not None:
+            replicas.admit(replica)
+            plain += [url] if url not in plain else []
+        elif what == "eject" and replica is not None:
+            replicas.eject(replica, "test")
+        plain = [one for one in plain if getattr(replicas.by_url.get(one), "state", None) is State.HEALTHY]
+
+        assert [one.url for one in replicas.healthy] == plain
+        assert replicas.num_healthy == len(plain)
+        assert replicas.healthy is replicas.healthy
+        assert replicas.longest_healthy is (replicas.healthy[0] if plain else None)

@@ -234,7 +234,7 @@ class AccessGate:
     @property
     def capacity(self) -> float:
         """How many requests this router may have on engines; without a healthy one, none needs to wait."""
-        policy, num_healthy = self._access.queue, len(self._replicas.healthy)
+        policy, num_healthy = self._access.queue, self._replicas.num_healthy
         if policy is None or not num_healthy:
             return math.inf
         return math.ceil(policy.max_in_flight_per_replica * num_healthy / self.num_routers)

@@ -26,7 +26,7 @@ from hypertier.router.openai import (
     prefix_bytes,
 )
 from hypertier.router.prefixes import Prefixes
-from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.prefixaware import OFFSETS, PrefixAware
 from hypertier.router.tokens import Links
@@ -68,6 +68,7 @@ class KvAware(PrefixAware):
         self._heard = 0
         self._doubted = 0
         self._renderings: dict[int, int] = {}
+        self._num_rendering: Counter[int] = Counter()
         self._rendered: frozenset[int] = frozenset()
         self._cause: tuple[InferenceRequest | None, str | None] = None, None
         self.fallbacks: Counter[str] = Counter()
@@ -101,8 +102,7 @@ class KvAware(PrefixAware):
             self._heard |= 1 << number
             self._doubted &= ~(1 << number)
             if rendering is not None:
-                self._renderings[number] = rendering
-            self._compare_renderings()
+                self._render(number, rendering)
         if block_size is not None and block_size != self.index.block_size:
             self.index.block_size = block_size
             self.links.forget()
@@ -113,7 +113,7 @@ class KvAware(PrefixAware):
         if number is not None:
             self._heard &= ~(1 << number)
             self._doubted |= 1 << number
-            self._unrender(number)
+            self._render(number, None)
 
     def forget(self, replica: Replica) -> None:
         """Nothing that the replica said holds any more."""
@@ -126,10 +126,19 @@ class KvAware(PrefixAware):
         self._doubted &= ~(1 << number)
         self._computing.forget(number)
         self.index.forget(number)
-        self._unrender(number)
+        self._render(number, None)
 
-    def _unrender(self, number: int) -> None:
-        if self._renderings.pop(number, None) is not None:
+    def _render(self, number: int, rendering: int | None) -> None:
+        """The replica makes such tokens of prompts now; where it is None, that is not known."""
+        before = self._renderings.pop(number, None)
+        if before is not None:
+            self._num_rendering[before] -= 1
+            if not self._num_rendering[before]:
+                del self._num_rendering[before]
+        if rendering is not None:
+            self._renderings[number] = rendering
+            self._num_rendering[rendering] += 1
+        if before != rendering:
             self._compare_renderings()
 
     def _compare_renderings(self) -> None:
@@ -137,7 +146,7 @@ class KvAware(PrefixAware):
 
         While there are engines of both kinds, as in a rollout, tokens may be those of either.
         """
-        now = frozenset(self._renderings.values())
+        now = frozenset(self._num_rendering)
         if now and now != self._rendered:
             if self._rendered:
                 self.links.forget()
@@ -210,11 +219,9 @@ class KvAware(PrefixAware):
         super()._bound()
         self._computing.bound(self._max_computing_bytes)
 
-    def _follow(self, replica: Replica) -> None:
-        number = self._numbers.get(replica)
-        super()._follow(replica)
-        if replica.state is State.LEAVING and number is not None:
-            self._forget_number(number)
+    def _leave(self, replica: Replica, number: int) -> None:
+        super()._leave(replica, number)
+        self._forget_number(number)
 
     def _said_groups(self, request: InferenceRequest) -> tuple[str | None, list[tuple[float, int]]]:
         """What replicas say that they hold of the prompt, or why that is not known.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from heapq import heappop, heappush
 from typing import ClassVar
 
 from hypertier.router.cache_sizes import CacheSizes
@@ -38,9 +39,10 @@ class PrefixAware:
         self._scoring = Scoring()
         self._numbers: dict[Replica, int] = {}
         self._by_number: dict[int, Replica] = {}
+        self._free_numbers: list[int] = []
+        self._healthy = 0
         for replica in replicas.by_url.values():
-            self._follow(replica)
-        self._healthy = self._mask(replicas.healthy)
+            self._changed(replica, "listed")
         replicas.watch(self._changed)
 
     @property
@@ -116,26 +118,36 @@ class PrefixAware:
             self._sizes.finished(self._by_number[sent.replica], int(sent.size))
 
     def _changed(self, replica: Replica, reason: str) -> None:
-        self._follow(replica)
-        self._healthy = self._mask(self._replicas.healthy)
-
-    def _follow(self, replica: Replica) -> None:
         number = self._numbers.get(replica)
         if replica.state is State.LEAVING:
             if number is not None:
-                del self._numbers[replica], self._by_number[number]
-                self._scoring.remove(number)
-                self._prompts.forget(number)
-        elif number is None:
-            number = next(
-                number for number in range(len(self._by_number) + 1) if number not in self._by_number
-            )
-            self._numbers[replica] = number
-            self._by_number[number] = replica
-            self._scoring.add(number, self._now())
-            self._bound()
-        elif replica.state is State.EJECTED:
+                self._healthy &= ~(1 << number)
+                self._leave(replica, number)
+            return
+        if number is None:
+            number = self._join(replica)
+        if replica.state is State.HEALTHY:
+            self._healthy |= 1 << number
+            return
+        self._healthy &= ~(1 << number)
+        if replica.state is State.EJECTED:
             self._prompts.forget(number)
+
+    def _join(self, replica: Replica) -> int:
+        """One came. Returns its number, the lowest that is free."""
+        number = heappop(self._free_numbers) if self._free_numbers else len(self._numbers)
+        self._numbers[replica] = number
+        self._by_number[number] = replica
+        self._scoring.add(number, self._now())
+        self._bound()
+        return number
+
+    def _leave(self, replica: Replica, number: int) -> None:
+        """One is gone."""
+        del self._numbers[replica], self._by_number[number]
+        heappush(self._free_numbers, number)
+        self._scoring.remove(number)
+        self._prompts.forget(number)
 
     def _bound(self) -> None:
         """Hold all replicas to their share of the memory, which is less with each one more."""
