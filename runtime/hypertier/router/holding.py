@@ -30,6 +30,10 @@ NEWEST_SHARE = 0.5
 class Holdable(Protocol):
     """A request that nothing was answered to yet."""
 
+    def has_replica(self) -> bool:
+        """One that may be picked serves it."""
+        ...
+
     def wake(self) -> None:
         """Pick a replica and send it."""
         ...
@@ -121,21 +125,23 @@ class Holding:
         return True
 
     def _changed(self, replica: Replica, reason: str) -> None:
+        """One that serves none of those that wait is not what they wait for."""
         if replica.state is not State.HEALTHY or self._needed_since is None:
             return
         if self._places:
+            if not any(place.request.has_replica() for place in self._places):
+                return
             took = self._now() - self._needed_since
             known = took if self.wake_seconds is None else self.wake_seconds
             self.wake_seconds = known + NEWEST_SHARE * (took - known)
-        self._needed_since = None
+        waits_on = any(not place.request.has_replica() for place in self._places)
+        self._needed_since = self._now() if waits_on else None
         # Later: others have yet to hear of this replica.
         asyncio.get_running_loop().call_soon(self._release)
 
     def _release(self) -> None:
         for place in list(self._places):
-            if not self._replicas.healthy:
-                break
-            if not self._take(place):
+            if not place.request.has_replica() or not self._take(place):
                 continue
             self.ended["sent"] += 1
             try:

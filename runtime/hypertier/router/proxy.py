@@ -179,6 +179,10 @@ class Exchange:
         replica.waiting.add(self)
         self._send(reuse=True)
 
+    def has_replica(self) -> bool:
+        """One that may be picked serves it."""
+        return bool(self._proxy.picker.candidates(self.inference, self._tried))
+
     def wake(self) -> None:
         """It was held, and a replica came."""
         self._connecting = None

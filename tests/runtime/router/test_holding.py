@@ -138,10 +138,14 @@ def test_a_model_that_the_last_replica_did_not_serve_waits_for_none() -> None:
 class Request:
     """One that is held, and what became of it."""
 
-    def __init__(self, *, fails: bool = False) -> None:
+    def __init__(self, *, fails: bool = False, is_served: bool = True) -> None:
         self.fails = fails
+        self.is_served = is_served
         self.sent = 0
         self.refusals: list[Refusal] = []
+
+    def has_replica(self) -> bool:
+        return self.is_served
 
     def wake(self) -> None:
         self.sent += 1
@@ -200,6 +204,33 @@ def test_a_wake_that_nobody_waited_for_teaches_nothing() -> None:
         return world.holding.wake_seconds
 
     assert run_loop(act()) is None
+
+
+def test_a_replica_that_does_not_serve_what_waits_is_no_wake() -> None:
+    async def act() -> tuple[float | None, int, int]:
+        world = World()
+        request = Request(is_served=False)
+        world.holding.hold(request, world.now)
+        await world.wake(1.0)
+        return world.holding.wake_seconds, request.sent, len(world.holding)
+
+    assert run_loop(act()) == (None, 0, 1)
+
+
+def test_those_that_a_replica_does_not_serve_wait_on() -> None:
+    async def act() -> tuple[int, int, int]:
+        world = World()
+        served, other = Request(), Request(is_served=False)
+        world.holding.hold(other, world.now)
+        world.holding.hold(served, world.now)
+        await world.wake(1.0)
+        world.sleep(1.0)
+        other.is_served = True
+        before = other.sent
+        await world.wake(1.0)
+        return served.sent, before, other.sent
+
+    assert run_loop(act()) == (1, 0, 1)
 
 
 def test_a_fault_in_sending_one_costs_that_one_alone() -> None:
