@@ -34,8 +34,8 @@ class Holdable(Protocol):
         """One that may be picked serves it."""
         ...
 
-    def wake(self) -> None:
-        """Pick a replica and send it."""
+    def wake(self) -> bool:
+        """Pick a replica and send it; False where it found none, and is held again or refused."""
         ...
 
     def refuse(self, refusal: Refusal) -> None:
@@ -143,9 +143,9 @@ class Holding:
         for place in list(self._places):
             if not place.request.has_replica() or not self._take(place):
                 continue
-            self.ended["sent"] += 1
             try:
-                place.request.wake()
+                if place.request.wake():
+                    self.ended["sent"] += 1
             except Exception:  # a fault of ours costs this request alone
                 log.exception("a request that was held could not be sent")
                 place.request.refuse(Refusal(500, "a fault of the router's own", "internal_error"))

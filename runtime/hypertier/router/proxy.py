@@ -183,12 +183,13 @@ class Exchange:
         """One that may be picked serves it."""
         return bool(self._proxy.picker.candidates(self.inference, self._tried))
 
-    def wake(self) -> None:
-        """It was held, and a replica came."""
+    def wake(self) -> bool:
+        """It was held, and a replica came; see `holding.Holdable`."""
         self._connecting = None
         if self._grant is not None and self._grant.slot is not None:
             self._grant.slot.take()
         self.start()
+        return self._replica is not None
 
     def _expire(self, seconds: float) -> None:
         self._deadline = None

@@ -141,16 +141,18 @@ class Request:
     def __init__(self, *, fails: bool = False, is_served: bool = True) -> None:
         self.fails = fails
         self.is_served = is_served
+        self.finds_one = True
         self.sent = 0
         self.refusals: list[Refusal] = []
 
     def has_replica(self) -> bool:
         return self.is_served
 
-    def wake(self) -> None:
+    def wake(self) -> bool:
         self.sent += 1
         if self.fails:
             raise RuntimeError("a fault")
+        return self.finds_one
 
     def refuse(self, refusal: Refusal) -> None:
         self.refusals.append(refusal)
@@ -215,6 +217,19 @@ def test_a_replica_that_does_not_serve_what_waits_is_no_wake() -> None:
         return world.holding.wake_seconds, request.sent, len(world.holding)
 
     assert run_loop(act()) == (None, 0, 1)
+
+
+def test_one_that_found_no_replica_when_woken_was_not_sent() -> None:
+    async def act() -> tuple[int, int]:
+        world = World()
+        found, late = Request(), Request()
+        late.finds_one = False
+        world.holding.hold(found, world.now)
+        world.holding.hold(late, world.now)
+        await world.wake(1.0)
+        return late.sent, world.holding.ended["sent"]
+
+    assert run_loop(act()) == (1, 1)
 
 
 def test_those_that_a_replica_does_not_serve_wait_on() -> None:
