@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from hypertier.catalog.prices import load_prices
-from hypertier.cli.main import cli
+from hypertier.cli.commands import cli
 from hypertier.router.routes import parse
 from hypertier.spec import codec
 from hypertier.spec.access import load_access

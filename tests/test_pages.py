@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hypertier.cli.main import cli
+from hypertier.cli.commands import cli
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hypertier import held_signals
 from hypertier.cli.groups import Group
 
 if TYPE_CHECKING:
@@ -390,6 +391,7 @@ def command(
     --workers, SIGHUP replaces them one by one, and no client notices.
     """
     if ctx.invoked_subcommand is not None:
+        held_signals.release()
         return
     from hypertier.router.settings import RouterSettings
 
@@ -468,7 +470,7 @@ def command(
     if settings.workers is None:
         run(settings, started=lambda router: _say_plan(router, len(router.replicas.healthy)))
     else:
-        run_workers(settings, started=_say_plan)
+        run_workers(settings, started=lambda supervisor: _say_plan(supervisor, supervisor.num_healthy))
 
 
 def _say_plan(router: Router | Supervisor, num_healthy: int) -> None:

@@ -24,6 +24,7 @@ from hypertier.router.addresses import (
 )
 from hypertier.router.admin import Admin, is_loopback
 from hypertier.router.admission import Admission
+from hypertier.router.asked import ended
 from hypertier.router.cache_metrics import KvCounts, SizeCounts
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.canary import Canaries
@@ -306,12 +307,15 @@ class Router:
             else:
                 self._covering[slot] = await self._listen_for_clients(sockets)
 
-    async def drain(self, *, is_replaced: bool = False) -> bool:
+    async def drain(self, *, is_replaced: bool = False, hurry: asyncio.Event | None = None) -> bool:
         """Say unhealthy, stop accepting, let requests in flight finish; True when all did in time.
+
+        Once `hurry` is set, nothing is waited for any more.
 
         One that `is_replaced` has handed its sockets on: who waits there is left to the other, the endpoint's
         health is none of its business, and a connection ends with its next answer, not in between.
         """
+        hurry = hurry or asyncio.Event()
         self.front.draining = True
         if is_replaced:
             self.front.is_replaced = True
@@ -319,18 +323,15 @@ class Router:
                 listener.close()
             self.peers.hand_over()
             if self._client_tls is not None:  # handshakes are nobody's connections yet
-                await asyncio.sleep(HANDSHAKE_SECONDS)
+                await ended(hurry.wait(), HANDSHAKE_SECONDS)
         else:
-            await asyncio.sleep(self.settings.lameduck_seconds)
+            await ended(hurry.wait(), self.settings.lameduck_seconds)
             for listener in self._listeners:
                 await listener.leave()
             self.front.close_idle()
-        finished = True
-        try:
-            async with asyncio.timeout(self.settings.drain_seconds):
-                await self.front.all_closed()
-        except TimeoutError:
-            finished = False
+        finished = await ended(self.front.all_closed(), self.settings.drain_seconds, hurry)
+        if hurry.is_set():
+            log.warning("asked to stop again: %d connection(s) end at once", len(self.connections))
         self.last_metrics = self.metrics.text()
         await self.stop()
         return finished

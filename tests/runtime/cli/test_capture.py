@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from fakes_moto import REGION, aws_environment, moto_server
 
-from hypertier.cli.main import cli
+from hypertier.cli.commands import cli
 from hypertier.router.capture.spool import Spool
 
 

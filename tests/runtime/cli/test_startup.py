@@ -25,7 +25,7 @@ HEAVY = (
 def test_linting_a_clean_file_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from hypertier.cli.main import cli\n"
+        "from hypertier.cli.commands import cli\n"
         f"try:\n    cli(['lint', {str(REFERENCE)!r}])\n"
         "except SystemExit as ended:\n    assert ended.code == 0, ended.code\n"
         f"print(sorted(set({HEAVY!r}) & {{name.partition('.')[0] for name in sys.modules}}))"

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from hypertier.cli.main import cli
+from hypertier.cli.commands import cli
 from hypertier.comparison.compare import Figures, Plan, Report
 from hypertier.comparison.limits import FIGURES, verdicts
 from hypertier.comparison.report import lines

@@ -1,7 +1,8 @@
 """What a supervisor and a worker say to one another: objects of JSON, a line each, over a socket pair.
 
 The supervisor begins with a `Begin`, as one object, and then says `{"do": ...}`: `drain`; `leave`, where
-another worker has taken the sockets over; or `cover`, with the `slots` of workers that are away. A worker
+another worker has taken the sockets over; `hurry` with either; or `cover`, with the `slots` of workers that
+are away. A worker
 says `alive` each second, `ready` with its number of healthy replicas once it serves, or `error` where it
 can't, and last its `metrics`.
 """

@@ -90,7 +90,7 @@ class Worker:
     async def ended(self) -> int:
         """Return its exit status once it has ended and all that it said was read."""
         status = await self._process.wait()
-        await self._listening
+        await asyncio.shield(self._listening)
         return status
 
     def kill(self) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 from hypertier.errors import ConfigError, WorkerError
 from hypertier.router.addresses import Address
+from hypertier.router.asked import ended, heard
 from hypertier.router.open_files import allow_all_open_files
 from hypertier.router.settings import RouterSettings
 from hypertier.router.workers import sockets
@@ -59,6 +58,7 @@ class Supervisor:
         self.on_failure: Callable[[], None] = lambda: None
         self.current: list[Worker | None] = [None] * settings.workers
         self.leaving: set[Worker] = set()
+        self.num_healthy = 0  # replicas, once started
         self._ending = asyncio.Event()
         self.admin = WorkersAdmin(self)
         self._changing = [asyncio.Lock() for _ in range(settings.workers)]
@@ -86,8 +86,8 @@ class Supervisor:
         """The port of `/metrics`, known once started."""
         return self.admin.port
 
-    async def start(self) -> int:
-        """Open everything, start the workers, and return how many replicas are healthy.
+    async def start(self) -> None:
+        """Open everything, and start the workers.
 
         The first goes alone, so that what can't work is said once. Raises ConfigError or WorkerError.
         """
@@ -111,7 +111,7 @@ class Supervisor:
         for slot in range(count):
             self._do(self._keep(slot))
         self._do(self._watch())
-        return first.ready.result()
+        self.num_healthy = first.ready.result()
 
     async def reload(self) -> None:
         """Replace every worker, one after the other, each once another serves in its place."""
@@ -131,17 +131,18 @@ class Supervisor:
                 self._do(self._part_with(old))
         self.reloads["good"] += 1
 
-    async def drain(self) -> None:
-        """Have all workers drain, and return once they have ended."""
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Have all workers drain, and return once they have ended; at once where `hurry` is set."""
         self._ending.set()
         # The last copies of the sockets are the workers': what waits there is theirs, to take or to refuse.
         self._close_sockets()
         for worker in self.workers:
             worker.tell("drain")
         seconds = self.settings.lameduck_seconds + self.settings.drain_seconds + EXIT_SECONDS
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await asyncio.gather(*(worker.ended() for worker in self.workers))
+        if not await ended(self._all_ended(), seconds, hurry) and hurry.is_set():
+            for worker in self.workers:
+                worker.tell("hurry")
+            await ended(self._all_ended(), EXIT_SECONDS)
         await self.stop()
 
     async def stop(self) -> None:
@@ -152,9 +153,12 @@ class Supervisor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for worker in self.workers:
             worker.kill()
-        await asyncio.gather(*(worker.ended() for worker in self.workers))
+        await self._all_ended()
         self._close_sockets()
         await self.admin.stop()
+
+    async def _all_ended(self) -> None:
+        await asyncio.gather(*(worker.ended() for worker in self.workers))
 
     def _close_sockets(self) -> None:
         for group in (*self._clients, self._peers):
@@ -286,46 +290,38 @@ class Supervisor:
             self.on_failure()
 
 
-async def supervise(settings: RouterSettings, *, started: Callable[[Supervisor, int], None]) -> None:
-    """Run until SIGTERM or SIGINT, then drain; replace all workers on SIGHUP.
+async def supervise(settings: RouterSettings, *, started: Callable[[Supervisor], None]) -> None:
+    """Run until SIGTERM or SIGINT, then drain, until a second one; replace all workers on SIGHUP.
 
-    `started` is called once all serve, with the number of healthy replicas. Raises ConfigError, or
-    WorkerError where workers can't be started.
+    `started` is called once all serve. Raises ConfigError, or WorkerError where workers can't be started.
     """
-    loop = asyncio.get_running_loop()
-    supervisor = Supervisor(settings)
-    asked_to_stop, asked_to_reload = asyncio.Event(), asyncio.Event()
-    supervisor.on_failure = asked_to_stop.set
-
-    async def reload_when_asked() -> None:
-        while True:
-            await asked_to_reload.wait()
-            asked_to_reload.clear()
-            log.info("reloading")
-            await supervisor.reload()
-
-    loop.add_signal_handler(signal.SIGHUP, asked_to_reload.set)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked_to_stop.set)
-    starting = loop.create_task(supervisor.start())
-    stop = loop.create_task(asked_to_stop.wait())
-    await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        return
-    started(supervisor, starting.result())
-    reloading = loop.create_task(reload_when_asked())
-    await stop
-    reloading.cancel()
-    await asyncio.gather(reloading, return_exceptions=True)
-    log.info("draining %d worker(s) for up to %g s", len(supervisor.workers), settings.drain_seconds)
-    await supervisor.drain()
-    if supervisor.failure is not None:
-        raise supervisor.failure
+    asked_to_reload = asyncio.Event()
+    with heard(asked_to_reload.set) as asked:
+        supervisor = Supervisor(settings)
+        supervisor.on_failure = asked.stop.set
+        if not await asked.unless_stopped(supervisor.start()):
+            log.info("ending: asked to before it served")
+            return
+        started(supervisor)
+        reloading = asyncio.ensure_future(_reload_when(asked_to_reload, supervisor))
+        await asked.stop.wait()
+        reloading.cancel()
+        await asyncio.gather(reloading, return_exceptions=True)
+        log.info("draining %d worker(s) for up to %g s", len(supervisor.workers), settings.drain_seconds)
+        await supervisor.drain(asked.hurry)
+        if supervisor.failure is not None:
+            raise supervisor.failure
 
 
-def run(settings: RouterSettings, *, started: Callable[[Supervisor, int], None]) -> None:
+async def _reload_when(asked: asyncio.Event, supervisor: Supervisor) -> None:
+    while True:
+        await asked.wait()
+        asked.clear()
+        log.info("reloading")
+        await supervisor.reload()
+
+
+def run(settings: RouterSettings, *, started: Callable[[Supervisor], None]) -> None:
     """`supervise` on a uvloop of its own. Workers may have as many open files as it may."""
     import uvloop
 

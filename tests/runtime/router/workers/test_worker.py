@@ -7,14 +7,11 @@ from typing import Any
 
 from fakes_engine import run_loop
 
-from hypertier.router.workers.worker import _until_told
+from hypertier.router.workers.worker import Told, _listen
 
 
 class RouterWithoutFiles:
     """As a router at its limit of open files."""
-
-    def __init__(self) -> None:
-        self.on_failure: Any = None
 
     async def cover(self, slots: Mapping[int, Any]) -> None:
         raise OSError(24, "Too many open files")
@@ -34,6 +31,20 @@ class Saying:
 def test_worker_that_cannot_stand_in_for_another_still_does_what_it_is_told_next() -> None:
     said = Saying({"do": "cover", "slots": [0]}, {"do": "leave"})
 
-    is_replaced = run_loop(_until_told(RouterWithoutFiles(), said, [[], []]))  # type: ignore[arg-type]
+    async def act() -> bool:
+        told = Told()
+        await _listen(said, told, RouterWithoutFiles(), [[], []])  # type: ignore[arg-type]
+        return await told.to_end
 
-    assert is_replaced
+    assert run_loop(act())
+
+
+def test_worker_that_ends_may_still_be_told_to_hurry() -> None:
+    said = Saying({"do": "drain"}, {"do": "hurry"})
+
+    async def act() -> tuple[bool, bool]:
+        told = Told()
+        await _listen(said, told, RouterWithoutFiles(), [[], []])  # type: ignore[arg-type]
+        return await told.to_end, told.hurry.is_set()
+
+    assert run_loop(act()) == (False, True)
