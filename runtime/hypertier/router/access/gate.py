@@ -13,7 +13,7 @@ from hypertier.router.access.identity import CREDENTIALS, Headers, Identity, Unk
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.limits import estimate_tokens, used_tokens
 from hypertier.router.access.paths import Paths
-from hypertier.router.access.queue import FairQueue
+from hypertier.router.access.queue import FairQueue, Waits
 from hypertier.router.access.tenants import Tenant, Tenants
 from hypertier.router.admission import Arrival, Grant
 from hypertier.router.front import deadline_of
@@ -35,11 +35,24 @@ _NO_OBJECT = Refusal(
     "invalid_body",
 )
 _ENCODED = Refusal(415, "the body is encoded; send it as it is", "unsupported_encoding")
-_FULL = Refusal(429, "too many requests wait for an engine", "queue_full", retry_after_seconds=1)
 _LATE = Refusal(
     504, "no engine was free within x-request-timeout", "deadline_exceeded", param="x-request-timeout"
 )
-_WAITED = Refusal(503, "no engine was free in time", "queue_timeout", retry_after_seconds=1)
+
+
+def _full(waits: Waits) -> Refusal:
+    return Refusal(
+        429,
+        "too many requests wait for an engine",
+        "queue_full",
+        retry_after_seconds=waits.retry_after_seconds,
+    )
+
+
+def _waited(waits: Waits) -> Refusal:
+    return Refusal(
+        503, "no engine was free in time", "queue_timeout", retry_after_seconds=waits.retry_after_seconds
+    )
 
 
 def _prepare(request: Request, headers: Headers, tenant: Tenant) -> Refusal | None:
@@ -148,6 +161,7 @@ class AccessGate:
         self.verifier = verifier
         self._paths = Paths(access.paths)
         self.queue: FairQueue[_Turn] | None = FairQueue(access.queue.size) if access.queue else None
+        self._waits = Waits()
         self._running = 0
         self._is_dispatching = False
 
@@ -163,9 +177,14 @@ class AccessGate:
             self.num_routers = num_routers
             self._change()
         if self.queue is not None:
-            for turn in self.queue.expired(self._clock()):
+            now = self._clock()
+            for turn in self.queue.expired(now):
                 self._left(turn, "queue_timeout")
-                turn.arrival.refuse(_LATE if turn.is_urgent else _WAITED)
+                if turn.is_urgent:
+                    turn.arrival.refuse(_LATE)
+                    continue
+                self._waits.ended(now - turn.since)
+                turn.arrival.refuse(_waited(self._waits))
             self.dispatch()
 
     def admit(self, arrival: Arrival) -> None:
@@ -259,6 +278,7 @@ class AccessGate:
                 self._running += 1
                 turn.grant.waited_seconds = self._clock() - turn.since
                 self.counts.waited(turn.grant.waited_seconds)
+                self._waits.ended(turn.grant.waited_seconds)
                 turn.arrival.proceed(turn.grant)
         finally:
             self._is_dispatching = False
@@ -308,7 +328,7 @@ class AccessGate:
         )
         if displaced is not None:
             self._left(displaced, "queue_full")
-            displaced.arrival.refuse(_FULL)
+            displaced.arrival.refuse(_full(self._waits))
 
     def _gone(self, turn: _Turn) -> None:
         """Its client went away, or the connection waited for as long as an engine may be silent."""

@@ -8,6 +8,7 @@ No clock, no sockets.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
@@ -16,6 +17,31 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 MIN_LINES = 64
+MAX_RETRY_AFTER_SECONDS = 60
+
+
+_NEW_PART = 1 / 8
+
+
+class Waits:
+    """How long requests waited lately: a mean that each further one moves by an eighth.
+
+    As TCP follows round trips (https://www.rfc-editor.org/rfc/rfc6298, section 2, read 2026-12-03).
+    """
+
+    __slots__ = ("_mean",)
+
+    def __init__(self) -> None:
+        self._mean = -1.0
+
+    def ended(self, seconds: float) -> None:
+        """One's wait is over, for whatever reason."""
+        self._mean = seconds if self._mean < 0 else self._mean + (seconds - self._mean) * _NEW_PART
+
+    @property
+    def retry_after_seconds(self) -> int:
+        """When who found no place may find one: 1 to `MAX_RETRY_AFTER_SECONDS`."""
+        return max(1, min(math.ceil(self._mean), MAX_RETRY_AFTER_SECONDS))
 
 
 class _Waiting(NamedTuple):

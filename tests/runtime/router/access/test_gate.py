@@ -440,8 +440,41 @@ def test_who_waits_too_long_is_told(tmp_path: Path) -> None:
 
     answer = run_loop(act())
 
-    assert (answer.status, answer.header(b"retry-after")) == (503, b"1")
+    assert (answer.status, answer.header(b"retry-after")) == (503, b"7")  # as long as it waited itself
     assert json.loads(answer.body)["error"]["code"] == "queue_timeout"
+
+
+def test_who_finds_the_queue_full_is_told_how_long_others_waited(tmp_path: Path) -> None:
+    folder = AccessFolder(tmp_path, QUEUE)
+    stream = Stream(["a"])
+
+    async def act() -> Answer:
+        async with routed(FakeEngine(stream), **folder.settings) as router:
+            assert router._door is not None
+            gate = router._door.gate
+            clients = [await RawClient.connect(router.port) for _ in range(3)]
+            for number, client in enumerate(clients):
+                client.send(post(CHAT, BODY, bearer(ACME)))
+                await eventually(lambda n=number: gate.num_waiting == n and stream.begun == 1)
+            clock = gate._clock
+            gate._clock = lambda: clock() + 4
+            stream.go.set()
+            for client in clients:
+                await client.answer()
+            stream.go.clear()
+            more = [await RawClient.connect(router.port) for _ in range(4)]
+            for number, client in enumerate(more):
+                client.send(post(CHAT, BODY, bearer(ACME)))
+                await eventually(lambda n=number: gate.num_waiting == min(n, 2) and stream.begun == 4)
+            displaced = await more[3].answer()
+            stream.go.set()
+            for client in more[:3]:
+                await client.answer()
+            return displaced
+
+    answer = run_loop(act())
+
+    assert (answer.status, answer.header(b"retry-after")) == (429, b"5")
 
 
 def test_routers_divide_what_engines_may_have_in_hand(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypertier.router.access.queue import MIN_LINES, FairQueue
+from hypertier.router.access.queue import MIN_LINES, FairQueue, Waits
 
 FOREVER = float("inf")
 Item = tuple[str, int]
@@ -228,3 +228,15 @@ def test_who_comes_late_is_owed_nothing_for_the_time_before() -> None:
     served = [item[0] for item in (queue.pop() for _ in range(20)) if item is not None]
 
     assert 9 <= served.count("late") <= 11
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [([], 1), ([0.01], 1), ([2.5], 3), ([8.0, 0.0], 7), ([8.0] + [0.0] * 40, 1), ([3600.0], 60)],
+)
+def test_retry_after_is_the_mean_of_the_latest_waits_within_a_minute(seconds: list[float], told: int) -> None:
+    waits = Waits()
+    for one in seconds:
+        waits.ended(one)
+
+    assert waits.retry_after_seconds == told
