@@ -35,7 +35,8 @@ from hypertier.router.strategies.by_score import Choice
 from hypertier.router.token_ids import WithoutIds
 from hypertier.router.wire import BodyBudget
 
-TEXT_SECONDS: Final = 5.0
+SEAM_SECONDS: Final = 5.0
+"""To find where a text ends, whatever is asked for it: its client waits."""
 MAX_TEXT_BYTES: Final = 64 * 1024
 _ACCEPT_ENCODING: Final = re.compile(rb"\r\naccept-encoding:[^\r\n]*", re.IGNORECASE)
 
@@ -50,6 +51,7 @@ class Migration:
     def __init__(self, limit: int, context_of: Callable[[bytes | None], int | None]) -> None:
         self.limit = limit
         self.context_of = context_of
+        self.seam_seconds = SEAM_SECONDS
         self.budget = BodyBudget(MIGRATION_BYTES)
         self.ended: Counter[str] = Counter()
         self.ineligible: Counter[str] = Counter()
@@ -89,6 +91,7 @@ class Migratable(Exchange):
     _without_ids: WithoutIds | None = None
     _is_paused = False
     _is_leaving = False  # what its engine still says goes nowhere
+    _is_moving = False  # its engine failed it, and no other has begun
     _num_migrations = 0
 
     def __init__(
@@ -116,6 +119,24 @@ class Migratable(Exchange):
         self._is_paused = False
         super().resume()
 
+    def cancel(self) -> None:
+        """The client is gone, maybe while nobody has its request."""
+        self._ends_on_the_way("client_closed", "client_closed")
+        super().cancel()
+
+    def _expire(self, seconds: float) -> None:
+        self._ends_on_the_way("broken", "deadline")
+        super()._expire(seconds)
+
+    def _ends_on_the_way(self, status: str, why: str) -> None:
+        """Its client's end, where it had none to go on with it."""
+        if not self._is_moving:
+            return
+        self._migration.ended[why] += 1
+        if self._replica is None:
+            self._proxy.counts.answered("", status)
+            self._note(status)
+
     # What follows is called by the upstream connection.
 
     def begin(self, head: ResponseHead, data: bytes) -> None:
@@ -132,6 +153,7 @@ class Migratable(Exchange):
         if not (is_shown and is_chunked):
             self._leave_by("refused")
             return
+        self._is_moving = False
         self._migration.ended["continued"] += 1
         self._chunks = Chunks()
         self.last_tick = -1
@@ -241,7 +263,7 @@ class Migratable(Exchange):
 
     def _leave_by(self, why: str) -> None:
         """Leave the engine that is speaking, as soon as it has been listened to."""
-        self._is_leaving = True
+        self._is_leaving = self._is_moving = True
         asyncio.get_running_loop().call_soon(self._left, why)
 
     def _left(self, why: str) -> None:
@@ -260,6 +282,7 @@ class Migratable(Exchange):
         why = self._why_not()
         if not why and not self._transcript.is_finished and not self._proxy.retry_budget.take():
             why = "budget"
+        self._is_moving = not why
         if why:
             self._migration.ended[why] += 1
             super().broken()
@@ -279,6 +302,7 @@ class Migratable(Exchange):
 
     def _finish_alone(self) -> None:
         """All was said but for how it ends."""
+        self._is_moving = False
         self._migration.ended["finished"] += 1
         super().relay(chunk(self._transcript.ending()) + LAST_CHUNK)
         super().complete(keep_alive=True)
@@ -286,8 +310,9 @@ class Migratable(Exchange):
     async def _go_on(self) -> None:
         """Find where the client's text ends, and ask another replica for the rest."""
         try:
-            is_found = await self._transcript.seam(self._text_of)
-        except HttpError:
+            async with asyncio.timeout(self._migration.seam_seconds):
+                is_found = await self._transcript.seam(self._text_of)
+        except (HttpError, TimeoutError):
             is_found = False
         self._connecting = None
         if not is_found:
@@ -311,7 +336,7 @@ class Migratable(Exchange):
         status, answer = await ask(
             candidates[0].address,
             head + bytes(asked.body),
-            timeout_seconds=TEXT_SECONDS,
+            timeout_seconds=self._migration.seam_seconds,
             max_bytes=MAX_TEXT_BYTES,
         )
         try:

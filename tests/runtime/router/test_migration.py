@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes_access import ACME, AccessFolder, bearer, salt_of
-from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, get, post, run_loop
+from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, get, json_answer, post, run_loop
 from fakes_router import routed
 from fakes_streams import ANSWER, END, PROMPT, Reciter
 
@@ -369,6 +370,82 @@ def test_chat_without_a_limit_goes_on_to_the_end_of_its_models_context() -> None
     (rest,) = [body for body in asked if "prompt" in body]
     assert rest["max_tokens"] == 50 - len(rest["prompt"])
     assert END not in rest["prompt"]
+
+
+class Mumbler(Reciter):
+    """Whoever asks it for a text gets none."""
+
+    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        if not request.line.startswith(b"POST /detokenize "):
+            await super().__call__(request, writer)
+            return
+        self.paths.append("/detokenize")
+        await asyncio.Event().wait()
+
+
+async def seeking(then: Mumbler, act: Callable[[Router, RawClient], Awaitable[Any]], *lines: bytes) -> Any:
+    """Act while the end of a client's text is looked for; what `act` says, and the counts."""
+    engines = FakeEngine(Reciter(4, piece_tokens=3)), FakeEngine(then)
+    async with routed(*engines, migration_limit=1, metrics_port=0) as router:
+        client, admin = await RawClient.connect(router.port), await RawClient.connect(router.metrics_port)
+        client.send(post(CHAT, body_of(CHAT), *lines))
+        await act(router, client)
+        await eventually(lambda: not router.replicas.in_flight and bool(router.front.migration.ended))  # type: ignore[union-attr]
+        admin.send(get(b"/metrics"))
+        metrics = (await admin.answer()).body.decode()
+        decided = router.front._proxy.decisions.told(None, 1)
+        assert router.front.migration is not None
+        answered = [
+            line for line in metrics.splitlines() if line.startswith("hypertier_router_requests_total")
+        ]
+        return dict(router.front.migration.ended), answered, [each["status"] for each in decided]
+
+
+@pytest.mark.parametrize(
+    ("line", "end", "status"),
+    [
+        pytest.param(b"x-other: 1", "client_closed", "client_closed", id="client-goes-away"),
+        pytest.param(b"x-request-timeout: 0.2", "deadline", "broken", id="its-time-is-over"),
+    ],
+)
+def test_stream_that_ends_on_its_way_to_another_replica_is_counted(
+    line: bytes, end: str, status: str
+) -> None:
+    then = Mumbler()
+
+    async def act(router: Router, client: RawClient) -> None:
+        await eventually(lambda: bool(then.paths))
+        if end == "client_closed":
+            client.close()
+
+    ended, answered, decided = run_loop(seeking(then, act, line))
+
+    assert ended == {end: 1}
+    labels = f'replica="",status="{status}",strategy="roundrobin"'
+    assert answered == [f"hypertier_router_requests_total{{{labels}}} 1.0"]
+    assert decided == [status]
+
+
+def test_end_of_a_text_is_looked_for_within_one_deadline_however_often_is_asked() -> None:
+    class Half(Mumbler):
+        """It tells half a character, and then nothing more."""
+
+        async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+            if request.line.startswith(b"POST /detokenize ") and not self.paths:
+                self.paths.append("/detokenize")
+                writer.write(json_answer(b'{"prompt": "\\ufffd"}'))
+                return
+            await super().__call__(request, writer)
+
+    async def act(router: Router, client: RawClient) -> None:
+        assert router.front.migration is not None
+        router.front.migration.seam_seconds = 0.05
+        assert not (await client.answer()).is_whole
+
+    ended, _, decided = run_loop(seeking(Half(), act))
+
+    assert ended == {"seam": 1}
+    assert decided == ["broken"]
 
 
 def test_client_that_goes_away_while_its_answer_moves_leaves_nothing_behind() -> None:
