@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +20,21 @@ CHAT = b"/v1/chat/completions"
 TRACE = b"0af7651916cd43dd8448eb211c80319c"
 SAMPLED = b"traceparent: 00-%b-b7ad6b7169203331-01" % TRACE
 UNSAMPLED = b"traceparent: 00-%b-b7ad6b7169203331-00" % TRACE
+
+
+@pytest.fixture
+def last_spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A router soon leaves the exporter alone, whose thread ends before the next test does.
+
+    It draws how long it waits before it tries again, from the same chance that hypothesis watches.
+    """
+    monkeypatch.setattr(tracing, "STOP_SECONDS", 0.05)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "last spans":
+            thread.join(10)
+            assert not thread.is_alive()
 
 
 def traced(
@@ -94,9 +111,8 @@ def test_request_without_a_trace_is_sampled_by_the_ratio(ratio: float, count: in
     assert (engine.header(b"traceparent") is not None) is bool(count)
 
 
-def test_collector_that_is_away_delays_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "STOP_SECONDS", 0.05)
-
+@pytest.mark.usefixtures("last_spans")
+def test_collector_that_is_away_delays_no_request() -> None:
     async def act() -> int:
         async with routed(FakeEngine(), otlp_endpoint="http://127.0.0.1:9", trace_sample_ratio=1.0) as router:
             client = await RawClient.connect(router.port)
@@ -106,11 +122,8 @@ def test_collector_that_is_away_delays_no_request(monkeypatch: pytest.MonkeyPatc
     assert run_loop(act()) == 200
 
 
-def test_stop_does_not_wait_for_a_collector_that_is_silent(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(tracing, "STOP_SECONDS", 0.05)
-
+@pytest.mark.usefixtures("last_spans")
+def test_stop_does_not_wait_for_a_collector_that_is_silent(caplog: pytest.LogCaptureFixture) -> None:
     async def act() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             url = f"http://127.0.0.1:{silent.getsockname()[1]}"
