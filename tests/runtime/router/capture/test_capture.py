@@ -12,6 +12,7 @@ import pytest
 from fakes_engine import Answer, FakeEngine, RawClient, eventually, get, post, run_loop
 from fakes_router import routed
 
+from hypertier.capture_upload import waiting_in
 from hypertier.router.admission import Arrival, Grant
 from hypertier.router.app import Router
 from hypertier.router.capture import capture as capture_module
@@ -31,7 +32,7 @@ def lines_in(spool: Path) -> list[tuple[str, Any]]:
     """What was captured, each line after its tenant's folder."""
     return [
         (file.relative_to(spool).parts[0], json.loads(line))
-        for file in sorted(spool.rglob("*.jsonl"))
+        for file in waiting_in(spool)
         for line in file.read_text(encoding="utf-8").splitlines()
     ]
 
