@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hypertier.errors import MissingPackageError, ScrapeError
@@ -85,36 +85,32 @@ def router_data(
         if busy or not num_failed:
             data.append(DataPoint(IDLE_REPLICAS, (0.0 if busy else float(num_replicas),)))
     if any(scrape.captures is not None for scrape in now.values()):
-        lost = sum(
-            number
-            for labels, number in growth(before, now, lambda scrape: scrape.captures or {}).items()
-            if LOST & set(labels)
-        )
-        data.append(DataPoint(CAPTURES_LOST, (lost,)))
+        data.append(DataPoint(CAPTURES_LOST, (_lost(before, now),)))
     return data
 
 
-def growth(
-    before: Mapping[str, RouterScrape],
-    now: Mapping[str, RouterScrape],
-    counts_of: Callable[[RouterScrape], Counts],
-) -> dict[tuple[str, ...], float]:
-    """By labels, what all routers counted since the last scrapes.
+def _lost(before: Mapping[str, RouterScrape], now: Mapping[str, RouterScrape]) -> float:
+    """Captures that all routers lost since the last scrapes.
 
-    A count that fell began anew. Of a router that joined the others all counts; where none was known before,
-    nothing does, since nobody knows when it was counted.
+    Of a router that joined the others all count; where none was known before, none does, since nobody knows
+    when it was lost.
     """
-    grown: dict[tuple[str, ...], float] = {}
+    lost = 0.0
+    if not before:
+        return lost
     for url, scrape in now.items():
-        if not before:
-            continue
-        known = counts_of(before[url]) if url in before else {}
-        for labels, number in counts_of(scrape).items():
-            last = known.get(labels, 0.0)
-            grown[labels] = grown.get(labels, 0.0) + (number - last if number >= last else number)
-    return grown
+        known = (before[url].captures if url in before else None) or {}
+        for labels, number in (scrape.captures or {}).items():
+            if LOST & set(labels):
+                lost += _grown(known.get(labels, 0.0), number)
+    return lost
 
 
 def _sent(before: RouterScrape | None, now: RouterScrape) -> float:
     """Requests that the router sent between the two."""
-    return now.sent if before is None or now.sent < before.sent else now.sent - before.sent
+    return _grown(before.sent if before is not None else 0.0, now.sent)
+
+
+def _grown(before: float, now: float) -> float:
+    """What a counter counted between the two; one that fell began anew."""
+    return now - before if now >= before else now
