@@ -128,14 +128,14 @@ class Holding:
         """One that serves none of those that wait is not what they wait for."""
         if replica.state is not State.HEALTHY or self._needed_since is None:
             return
-        if self._places:
-            if not any(place.request.has_replica() for place in self._places):
+        served = [place.request.has_replica() for place in self._places]
+        if served:
+            if not any(served):
                 return
             took = self._now() - self._needed_since
             known = took if self.wake_seconds is None else self.wake_seconds
             self.wake_seconds = known + NEWEST_SHARE * (took - known)
-        waits_on = any(not place.request.has_replica() for place in self._places)
-        self._needed_since = self._now() if waits_on else None
+        self._needed_since = None if all(served) else self._now()
         # Later: others have yet to hear of this replica.
         asyncio.get_running_loop().call_soon(self._release)
 
