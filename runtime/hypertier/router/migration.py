@@ -134,8 +134,7 @@ class Migratable(Exchange):
             return
         self._migration.ended[why] += 1
         if self._replica is None:
-            self._proxy.counts.answered("", status)
-            self._note(status)
+            self._ended_at_none(status)
 
     # What follows is called by the upstream connection.
 
@@ -349,8 +348,7 @@ class Migratable(Exchange):
         """No replica has it any more: its client sees it break off."""
         self._migration.ended[why] += 1
         self._connecting = None
-        self._proxy.counts.answered("", "broken")
-        self._note("broken")
+        self._ended_at_none("broken")
         self._ended()
         self.client.truncate()
 

@@ -454,10 +454,14 @@ class Exchange:
     def refuse(self, refusal: Refusal) -> None:
         """Nothing was answered, and nothing will be but this."""
         self._connecting = None
-        self._proxy.counts.answered("", "5xx")
-        self._note("5xx")
+        self._ended_at_none("5xx")
         self._ended()
         self.client.refuse(refusal)
+
+    def _ended_at_none(self, status: str) -> None:
+        """Count and note an end that is no replica's: none has the request."""
+        self._proxy.counts.answered("", status)
+        self._note(status)
 
     def _close_upstream(self) -> None:
         upstream, self._upstream = self._upstream, None
