@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,24 +36,16 @@ _NO_OBJECT = Refusal(
     "invalid_body",
 )
 _ENCODED = Refusal(415, "the body is encoded; send it as it is", "unsupported_encoding")
+_FULL = Refusal(429, "too many requests wait for an engine", "queue_full")
+_WAITED = Refusal(503, "no engine was free in time", "queue_timeout")
 _LATE = Refusal(
     504, "no engine was free within x-request-timeout", "deadline_exceeded", param="x-request-timeout"
 )
 
 
-def _full(waits: Waits) -> Refusal:
-    return Refusal(
-        429,
-        "too many requests wait for an engine",
-        "queue_full",
-        retry_after_seconds=waits.retry_after_seconds,
-    )
-
-
-def _waited(waits: Waits) -> Refusal:
-    return Refusal(
-        503, "no engine was free in time", "queue_timeout", retry_after_seconds=waits.retry_after_seconds
-    )
+def _after(waits: Waits, refusal: Refusal) -> Refusal:
+    """The refusal, with when there may be room."""
+    return replace(refusal, retry_after_seconds=waits.retry_after_seconds)
 
 
 def _prepare(request: Request, headers: Headers, tenant: Tenant) -> Refusal | None:
@@ -184,7 +177,7 @@ class AccessGate:
                     turn.arrival.refuse(_LATE)
                     continue
                 self._waits.ended(now - turn.since)
-                turn.arrival.refuse(_waited(self._waits))
+                turn.arrival.refuse(_after(self._waits, _WAITED))
             self.dispatch()
 
     def admit(self, arrival: Arrival) -> None:
@@ -328,7 +321,7 @@ class AccessGate:
         )
         if displaced is not None:
             self._left(displaced, "queue_full")
-            displaced.arrival.refuse(_full(self._waits))
+            displaced.arrival.refuse(_after(self._waits, _FULL))
 
     def _gone(self, turn: _Turn) -> None:
         """Its client went away, or the connection waited for as long as an engine may be silent."""
