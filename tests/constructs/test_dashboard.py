@@ -8,6 +8,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_cloudwatch as cw
+from fakes_scaling import gpu_cluster
 from fakes_templates import new_stack, template_of, the
 
 from hypertier.errors import ConfigError
@@ -17,8 +18,6 @@ from hypertier_cdk import (
     CacheUtilizationScaling,
     EndpointAlarms,
     EndpointDashboard,
-    HyperPodCluster,
-    InstanceGroup,
     Network,
 )
 from hypertier_cdk.review.templates import strings_in, text_of
@@ -42,14 +41,6 @@ def body(**options: Any) -> dict[str, Any]:
         text_of(the(template_of(stack), "AWS::CloudWatch::Dashboard")["DashboardBody"])
     )
     return found
-
-
-def cluster_in(stack: cdk.Stack) -> HyperPodCluster:
-    group = InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=2)
-    network = Network(stack, "Network")
-    return HyperPodCluster(
-        stack, "Cluster", network=network, kubernetes_version="1.35", instance_groups=[group], name="scaled"
-    )
 
 
 def series(found: dict[str, Any]) -> set[str]:
@@ -83,7 +74,7 @@ def test_an_endpoint_that_goes_to_zero_shows_what_is_held_and_what_is_idle() -> 
     scaling = CacheUtilizationScaling(
         stack,
         "Scaling",
-        cluster=cluster_in(stack),
+        cluster=gpu_cluster(stack),
         endpoint="llama",
         namespace="inference",
         deployment="llama",
@@ -118,7 +109,7 @@ def test_every_series_of_each_role_is_shown(role: str) -> None:
 
 def test_a_role_shows_the_thresholds_that_it_scales_by_and_both_roles_their_steps() -> None:
     stack = new_stack("Board")
-    cluster = cluster_in(stack)
+    cluster = gpu_cluster(stack)
     scalings = [
         CacheUtilizationScaling(
             stack,

@@ -9,17 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from aws_cdk import aws_ec2 as ec2
+from fakes_scaling import gpu_cluster, scaling_on
 from fakes_templates import new_stack, properties, template_of
 
 from hypertier.router.counts import FIRST_BYTE_SECONDS
-from hypertier_cdk import (
-    CacheStore,
-    CacheUtilizationScaling,
-    EndpointAlarms,
-    HyperPodCluster,
-    InstanceGroup,
-    Network,
-)
+from hypertier_cdk import CacheStore, EndpointAlarms
 from hypertier_cdk.runbooks import PAGE
 
 ROOT = Path(__file__).parents[2]
@@ -33,25 +27,7 @@ PLACE = re.compile(rf"\. Runbook: {re.escape(PAGE)}#(\w+)$")
 def descriptions() -> list[str]:
     """The texts of every kind of alarm that there is."""
     stack = new_stack("Alarmed")
-    network = Network(stack, "Network")
-    cluster = HyperPodCluster(
-        stack,
-        "Cluster",
-        network=network,
-        kubernetes_version="1.35",
-        instance_groups=[InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=2)],
-        name="alarmed",
-    )
-    scaling = CacheUtilizationScaling(
-        stack,
-        "Scaling",
-        cluster=cluster,
-        endpoint="llama",
-        namespace="inference",
-        deployment="llama-engine",
-        min_replicas=0,
-        max_replicas=3,
-    )
+    scaling = scaling_on(stack, gpu_cluster(stack), min_replicas=0)
     for name, replicas in (("Whole", 2), ("Apart", {"prefill": 1, "decode": 1})):
         EndpointAlarms(
             stack,

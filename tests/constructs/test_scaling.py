@@ -10,10 +10,11 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
+from fakes_scaling import gpu_cluster, scaling_on
 from fakes_templates import depends_on, new_stack, permissions, properties, resources, template_of
 
 from hypertier.errors import ConfigError
-from hypertier_cdk import HyperPodCluster, InstanceGroup, Network
+from hypertier_cdk import HyperPodCluster
 from hypertier_cdk.review.templates import text_of
 from hypertier_cdk.scaling import ALARM_PRINCIPAL, CacheUtilizationScaling
 from hypertier_lambdas.replicas.settings import VARIABLES, read_settings
@@ -22,29 +23,13 @@ HANDLER = "replicas.handler.handler"
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
 
 
-def cluster_in(stack: cdk.Stack, *, closed: bool = False) -> HyperPodCluster:
-    network = Network(stack, "Network", closed=closed)
-    return HyperPodCluster(
-        stack,
-        "Cluster",
-        network=network,
-        kubernetes_version="1.35",
-        instance_groups=[InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=2)],
-        name="scaled",
-        nvidia_plugin_image="123456789012.dkr.ecr.us-west-2.amazonaws.com/k8s-device-plugin:v0.16.1",
-    )
-
-
 def scaled(stack: cdk.Stack, *, closed: bool = False, **options: Any) -> CacheUtilizationScaling:
-    return CacheUtilizationScaling(
-        stack,
-        "Scaling",
-        cluster=cluster_in(stack, closed=closed),
-        endpoint="llama",
-        namespace="inference",
-        deployment="llama-engine",
-        **{"min_replicas": 1, "max_replicas": 3} | options,
-    )
+    return scaling_on(stack, cluster_in(stack, closed=closed), **options)
+
+
+def cluster_in(stack: cdk.Stack, *, closed: bool = False) -> HyperPodCluster:
+    plugin = "123456789012.dkr.ecr.us-west-2.amazonaws.com/k8s-device-plugin:v0.16.1"
+    return gpu_cluster(stack, closed=closed, nvidia_plugin_image=plugin)
 
 
 @pytest.fixture(scope="module")

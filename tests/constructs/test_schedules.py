@@ -11,10 +11,11 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
+from fakes_scaling import gpu_cluster, scaling_on
 from fakes_templates import new_stack, permissions, properties, resources, template_of
 
 from hypertier.errors import ConfigError
-from hypertier_cdk import HyperPodCluster, InstanceGroup, Network, ScalingSchedule
+from hypertier_cdk import ScalingSchedule
 from hypertier_cdk.review.templates import text_of
 from hypertier_cdk.scaling import CacheUtilizationScaling
 from hypertier_cdk.schedules import SCHEDULED_TIME, BoundsSchedules
@@ -29,25 +30,7 @@ LAUNCH = ScalingSchedule(name="launch", at="2027-03-01T08:00:00", min_replicas=4
 
 
 def scaled(stack: cdk.Stack, *schedules: ScalingSchedule) -> CacheUtilizationScaling:
-    cluster = HyperPodCluster(
-        stack,
-        "Cluster",
-        network=Network(stack, "Network"),
-        kubernetes_version="1.35",
-        instance_groups=[InstanceGroup(name="gpu", instance_type="ml.g5.xlarge", count=2)],
-        name="scaled",
-    )
-    return CacheUtilizationScaling(
-        stack,
-        "Scaling",
-        cluster=cluster,
-        endpoint="llama",
-        namespace="inference",
-        deployment="llama-engine",
-        min_replicas=1,
-        max_replicas=3,
-        schedules=schedules,
-    )
+    return scaling_on(stack, gpu_cluster(stack), schedules=schedules)
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,18 @@ async def ask(router: Router, *headers: bytes, path: bytes = CHAT, body: bytes =
     return await client.answer()
 
 
+async def in_line(router: Router, stream: Stream, num: int) -> list[RawClient]:
+    """So many clients, one after the other: the first one is being answered, the others wait, two at most."""
+    assert router._door is not None
+    gate = router._door.gate
+    begun = stream.begun + 1
+    clients = [await RawClient.connect(router.port) for _ in range(num)]
+    for number, client in enumerate(clients):
+        client.send(post(CHAT, BODY, bearer(ACME)))
+        await eventually(lambda n=number: gate.num_waiting == min(n, 2) and stream.begun == begun)
+    return clients
+
+
 async def metrics(router: Router) -> str:
     client = await RawClient.connect(router.metrics_port)
     client.send(get(b"/metrics"))
@@ -407,10 +419,7 @@ def test_client_that_leaves_while_it_waits_leaves_its_place(tmp_path: Path) -> N
         async with routed(engine, **folder.settings) as router:
             assert router._door is not None
             gate = router._door.gate
-            clients = [await RawClient.connect(router.port) for _ in range(2)]
-            for number, client in enumerate(clients):
-                client.send(post(CHAT, BODY, bearer(ACME)))
-                await eventually(lambda n=number: gate.num_waiting == n and stream.begun == 1)
+            clients = await in_line(router, stream, 2)
             clients[1].close()
             await eventually(lambda: gate.num_waiting == 0)
             stream.go.set()
@@ -429,10 +438,7 @@ def test_who_waits_too_long_is_told(tmp_path: Path) -> None:
         async with routed(FakeEngine(stream), **folder.settings) as router:
             assert router._door is not None
             gate = router._door.gate
-            clients = [await RawClient.connect(router.port) for _ in range(2)]
-            for number, client in enumerate(clients):
-                client.send(post(CHAT, BODY, bearer(ACME)))
-                await eventually(lambda n=number: gate.num_waiting == n and stream.begun == 1)
+            clients = await in_line(router, stream, 2)
             clock = gate._clock
             gate._clock = lambda: clock() + 6
             gate.tick(1)
@@ -452,20 +458,14 @@ def test_who_finds_the_queue_full_is_told_how_long_others_waited(tmp_path: Path)
         async with routed(FakeEngine(stream), **folder.settings) as router:
             assert router._door is not None
             gate = router._door.gate
-            clients = [await RawClient.connect(router.port) for _ in range(3)]
-            for number, client in enumerate(clients):
-                client.send(post(CHAT, BODY, bearer(ACME)))
-                await eventually(lambda n=number: gate.num_waiting == n and stream.begun == 1)
+            clients = await in_line(router, stream, 3)
             clock = gate._clock
             gate._clock = lambda: clock() + 4
             stream.go.set()
             for client in clients:
                 await client.answer()
             stream.go.clear()
-            more = [await RawClient.connect(router.port) for _ in range(4)]
-            for number, client in enumerate(more):
-                client.send(post(CHAT, BODY, bearer(ACME)))
-                await eventually(lambda n=number: gate.num_waiting == min(n, 2) and stream.begun == 4)
+            more = await in_line(router, stream, 4)
             displaced = await more[3].answer()
             stream.go.set()
             for client in more[:3]:
