@@ -2,8 +2,9 @@
 
 Rows: `plain` is what `run.py` measures; `access` has keys, a salt, limits and the queue; `all` is that, a
 router beside it that hears and tells, traces of one request in a hundred, and explaining headers; `all, TLS`
-is that for clients by TLS; `nginx` and `nginx, TLS`, where it is installed, only pass on. CPU milliseconds a
-request of the router's own process, least of PASSES; the last line is JSON.
+is that for clients by TLS, `busy` either with `--busy-polling`; `nginx` and `nginx, TLS`, where it is
+installed, only pass on. CPU milliseconds a request of the router's own process, least of PASSES; the last
+line is JSON.
 """
 
 from __future__ import annotations
@@ -128,6 +129,10 @@ def main() -> None:
             with beside(urls, own, other):
                 run.measure(Peer("all", hypertier("prefixaware", *every)), urls, cases, results)
                 run.measure(Peer("all, TLS", hypertier("prefixaware", *tls), tls=True), urls, cases, results)
+                busy = "--busy-polling"
+                run.measure(Peer("all, busy", hypertier("prefixaware", *every, busy)), urls, cases, results)
+                both = hypertier("prefixaware", *tls, busy)
+                run.measure(Peer("all, TLS, busy", both, tls=True), urls, cases, results)
             if shutil.which("nginx"):
                 run.measure(Peer("nginx", nginx), urls, cases, results)
                 run.measure(Peer("nginx, TLS", nginx_tls(cert, key), tls=True), urls, cases, results)

@@ -70,7 +70,11 @@ def engine_scaling(
 def router_scaling(
     deployment: Deployment, endpoint: InferenceEndpointConfig, names: Names, at_least: int
 ) -> list[Object]:
-    """What scales the routers: KEDA by the manifest's triggers, else their CPU; never below `at_least`."""
+    """What scales the routers: KEDA by the manifest's triggers, else their CPU; never below `at_least`.
+
+    Raises:
+        ConfigError: a half-written trigger, or none for routers whose CPU tells nothing.
+    """
     spec = router_spec(endpoint)
     if spec is None:
         return []
@@ -78,6 +82,14 @@ def router_scaling(
     triggers = triggers_of(spec)
     if triggers:
         return keda_objects(deployment, endpoint, names, "router", spec, triggers, minimum, maximum)
+    if deployment.routing.busy_polling:
+        raise refuse(
+            endpoint,
+            ROUTER_PATH,
+            None,
+            "a cloudWatchTrigger or prometheusTrigger: with routing.busyPolling routers always use all their "
+            "CPUs, which says nothing about their load",
+        )
     return [
         {
             "apiVersion": "autoscaling/v2",

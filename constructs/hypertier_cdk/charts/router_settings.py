@@ -106,6 +106,7 @@ def router_settings(
         peers=names.slices("peers", ROUTER_PEER_PORT) if shares else None,
         peer_listen=f"0.0.0.0:{ROUTER_PEER_PORT}" if shares else None,
         workers=routing.cpus if routing.cpus > 1 else None,
+        busy_polling=routing.busy_polling,
         routes=f"{ROUTES_FOLDER}/routes.yaml",
         kv_events_port=KV_EVENTS_PORT,
         session_key=_session_key(endpoint, strategy),

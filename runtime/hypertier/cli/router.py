@@ -119,6 +119,11 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
     help="Serve by that many processes on one port, about one for each core, kept going by this one.",
 )
 @click.option(
+    "--busy-polling",
+    is_flag=True,
+    help="Never sleep while clients are connected: some 50 microseconds less a request, a core a process.",
+)
+@click.option(
     "--otlp-endpoint",
     metavar="URL",
     help="http://HOST:4318 of an OpenTelemetry collector: spans are sent there by OTLP.",
@@ -350,6 +355,7 @@ def command(
     replica_key: str | None,
     replica_server_name: str | None,
     workers: int | None,
+    busy_polling: bool,
     explain: bool,
     explain_on_request: bool,
     guardrail_url: str | None,
@@ -424,6 +430,7 @@ def command(
         replica_key=replica_key,
         replica_server_name=replica_server_name,
         workers=workers,
+        busy_polling=busy_polling,
         explain=explain,
         explain_on_request=explain_on_request,
         guardrail_url=guardrail_url,

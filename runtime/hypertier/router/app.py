@@ -25,6 +25,7 @@ from hypertier.router.addresses import (
 from hypertier.router.admin import Admin, is_loopback
 from hypertier.router.admission import Admission
 from hypertier.router.asked import ended
+from hypertier.router.busy_polling import BusyPolling
 from hypertier.router.cache_metrics import KvCounts, SizeCounts
 from hypertier.router.cache_sizes import CacheSizes
 from hypertier.router.canary import Canaries
@@ -228,6 +229,7 @@ class Router:
             self.metrics.registry.register(RouteCounts(self._route_file, self.front.shadows, canaries))
         self.connections = self.front.connections
         self.budget = self.front.budget
+        self._busy_polling: BusyPolling | None = None
         self.replicas.watch(self._replica_changed)
         self.replicas.at_end(self._replica_ended)
 
@@ -266,6 +268,9 @@ class Router:
                 await admin_listener.open("--metrics-port", settings.metrics_address)
                 self._listeners.append(admin_listener)
         self.keep(self._sweep())
+        if settings.busy_polling:
+            self._busy_polling = BusyPolling(self.connections)
+            self._busy_polling.start()
 
     @property
     def port(self) -> int:
@@ -339,6 +344,8 @@ class Router:
     async def stop(self) -> None:
         """Close everything now."""
         self.front.draining = True
+        if self._busy_polling is not None:
+            self._busy_polling.stop()
         for listener in (*self._listeners, *self._own_listeners):
             listener.close()
         for task in self._tasks:

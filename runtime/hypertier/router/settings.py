@@ -107,6 +107,7 @@ class RouterSettings:
     replica_key: str | None = None
     replica_server_name: str | None = None
     workers: int | None = None
+    busy_polling: bool = False
     explain: bool = False
     explain_on_request: bool = False
     guardrail_url: str | None = None
@@ -389,7 +390,8 @@ class RouterSettings:
         )
 
     def _workers_plan(self) -> str:
-        return "" if self.workers is None else f"; {self.workers} worker process(es)"
+        processes = "" if self.workers is None else f"; {self.workers} worker process(es)"
+        return processes + ("; busy polling" if self.busy_polling else "")
 
     def _access_plan(self) -> str:
         return "" if self.access is None and self.api_keys is None else "; asks who asks, and how much"

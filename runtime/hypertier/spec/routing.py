@@ -244,12 +244,14 @@ class Routing:
     """The routers of each endpoint: how many, on how many CPUs (a process on each), and with which flags.
 
     `model_aliases` are other names by which clients may ask for a model: name -> model, for the endpoint that
-    serves it. With `explain_on_request` answers to requests with `x-hypertier-explain` tell the choice. With
+    serves it. With `busy_polling` they never sleep while clients are connected, and use all of those CPUs.
+    With `explain_on_request` answers to requests with `x-hypertier-explain` tell the choice. With
     `redact_captures` a manifest's `dataCapture` captures lengths in place of what people and models said.
     """
 
     replicas: int = MIN_REPLICAS
     cpus: int = 1
+    busy_polling: bool = False
     tls: ClientTls | None = None
     engine_tls: EngineTls | None = None
     tracing: Tracing | None = None

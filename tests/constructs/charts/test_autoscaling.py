@@ -10,6 +10,7 @@ from kubernetes_gate import findings
 
 from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment, Scaling
+from hypertier.spec.routing import Routing
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.objects import endpoint_objects, namespace_objects
 
@@ -31,10 +32,13 @@ PROMETHEUS = {
 }
 
 
-def scaled(spec: dict[str, Any] | None = None, router: dict[str, Any] | None = None) -> Deployment:
+def scaled(
+    spec: dict[str, Any] | None = None, router: dict[str, Any] | None = None, **changes: Any
+) -> Deployment:
     return deployment(
         {"spec.autoScalingSpec": spec, "spec.intelligentRoutingSpec.autoScalingSpec": router},
         scaling=Scaling(),
+        **changes,
     )
 
 
@@ -139,6 +143,16 @@ def test_routers_without_a_trigger_scale_by_cpu_and_are_never_one() -> None:
 
     assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (2, 9)
     assert scaler["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 70
+
+
+def test_routers_whose_cpu_is_always_used_do_not_scale_by_it() -> None:
+    busy = Routing(busy_polling=True)
+    by_cpu = scaled(router={"maxReplicaCount": 9}, routing=busy)
+    by_trigger = scaled(router={"cloudWatchTrigger": CLOUD_WATCH, "maxReplicaCount": 9}, routing=busy)
+
+    with pytest.raises(ConfigError, match=r"autoScalingSpec.*routing\.busyPolling"):
+        objects_of(by_cpu)
+    assert the("ScaledObject", objects_of(by_trigger))
 
 
 SCALED = {

@@ -31,6 +31,7 @@ from hypertier_cdk.charts.router_settings import (
 EVERYTHING = Routing(
     replicas=4,
     cpus=2,
+    busy_polling=True,
     tls=ClientTls(secret_name="router-tls"),
     engine_tls=EngineTls(mutual=True),
     tracing=Tracing(endpoint="http://collector.observability:4318", sample_ratio=0.5),
