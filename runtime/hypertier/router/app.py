@@ -324,6 +324,7 @@ class Router:
         self.front.draining = True
         if is_replaced:
             self.front.is_replaced = True
+            self._sleep_again()
             for listener in self._listeners:
                 listener.close()
             self.peers.hand_over()
@@ -344,8 +345,7 @@ class Router:
     async def stop(self) -> None:
         """Close everything now."""
         self.front.draining = True
-        if self._busy_polling is not None:
-            self._busy_polling.stop()
+        self._sleep_again()
         for listener in (*self._listeners, *self._own_listeners):
             listener.close()
         for task in self._tasks:
@@ -373,6 +373,10 @@ class Router:
         if self._kvaware is not None:
             await self._kvaware.stop()
         self.replicas.replace([])
+
+    def _sleep_again(self) -> None:
+        if self._busy_polling is not None:
+            self._busy_polling.stop()
 
     async def _listen_for_clients(self, sockets: Sequence[socket.socket]) -> Listener:
         listener = Listener(lambda: accepted(self.front), self._client_tls)

@@ -14,7 +14,7 @@ class BusyPolling:
     Each turn asks for another, so that sockets are polled without a timeout. A CPU is fully used from the
     first client's connection to the last one's end; other threads of the process go on, since the
     interpreter is let go at each poll.
-    https://docs.haproxy.org/3.0/configuration.html#busy-polling (read 2026-12-03)
+    https://git.haproxy.org/git/haproxy.git beb859ab, doc/configuration.txt (read 2026-12-03)
     """
 
     def __init__(self, connections: Collection[object]) -> None:

@@ -20,27 +20,33 @@ class Polls(selectors.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self._timeouts: list[float | None] = []
-        self._enough: asyncio.Future[None] | None = None
+        self._num_awake = 0
+        self._told: asyncio.Future[bool] | None = None
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        self._timeouts.append(timeout)
-        if self._enough is not None and len(self._timeouts) > NUM_POLLS:
-            self._enough.set_result(None)
-            self._enough = None
+        if self._told is not None:
+            self._num_awake += 1
+            if timeout != 0 or self._num_awake == NUM_POLLS:
+                self._told.set_result(timeout != 0)
+                self._told, timeout = None, 0
         return super().select(timeout)
 
     async def would_sleep(self) -> bool:
         """One of the next polls waits for something."""
-        self._timeouts = []
-        self._enough = asyncio.get_running_loop().create_future()
-        await self._enough
-        return any(timeout != 0 for timeout in self._timeouts[1:NUM_POLLS])
+        self._num_awake = 0
+        self._told = asyncio.get_running_loop().create_future()
+        return await self._told
 
 
 def run(polls: Polls, act: Coroutine[Any, Any, Any]) -> Any:
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(polls)) as runner:
         return runner.run(asyncio.wait_for(act, 30))
+
+
+async def looked(polls: Polls) -> None:
+    """Return once a change of the connections was seen."""
+    while await polls.would_sleep():
+        pass
 
 
 def test_it_stays_awake_from_the_first_connection_to_the_end_of_the_last() -> None:
@@ -52,7 +58,7 @@ def test_it_stays_awake_from_the_first_connection_to_the_end_of_the_last() -> No
         polling.start()
         slept = [await polls.would_sleep()]
         connections.update(("one", "another"))
-        await polls.would_sleep()  # the last look for one was before they came
+        await looked(polls)
         slept.append(await polls.would_sleep())
         connections.remove("one")
         slept.append(await polls.would_sleep())
@@ -102,7 +108,7 @@ def test_a_router_is_awake_for_its_clients_alone() -> None:
             client = await RawClient.connect(router.port)
             client.send(post(b"/v1/chat/completions", b"{}"))
             status = (await client.answer()).status
-            await polls.would_sleep()  # the last look for a client may have been before this one
+            await looked(polls)
             slept.append(await polls.would_sleep())
             client.close()
             await router.front.all_closed()
@@ -110,3 +116,22 @@ def test_a_router_is_awake_for_its_clients_alone() -> None:
             return status, slept
 
     assert run(polls, act()) == (200, [True, False, True])
+
+
+def test_a_worker_that_was_replaced_leaves_its_cpu_to_the_other() -> None:
+    polls = Polls()
+
+    async def act() -> list[bool]:
+        async with routed(FakeEngine(), busy_polling=True) as router:
+            await RawClient.connect(router.port)
+            await looked(polls)
+            slept = [await polls.would_sleep()]
+            hurry = asyncio.Event()
+            drained = asyncio.create_task(router.drain(is_replaced=True, hurry=hurry))
+            await asyncio.sleep(0)
+            slept.append(await polls.would_sleep())
+            hurry.set()
+            await drained
+            return slept
+
+    assert run(polls, act()) == [False, True]
