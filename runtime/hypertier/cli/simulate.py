@@ -9,6 +9,7 @@ import click
 from hypertier.errors import ConfigError
 
 FORMATS = ("text", "json", "html")
+ROUTERS_OWN = "prefixaware,kvaware,session,roundrobin"
 
 
 @click.command(
@@ -26,7 +27,8 @@ FORMATS = ("text", "json", "html")
 @click.option("--seed", default=1, show_default=True, help="Of the generated workload and of all chance.")
 @click.option(
     "--strategies",
-    required=True,
+    default=ROUTERS_OWN,
+    show_default=True,
     metavar="A,B",
     help="Strategies and policies of peers, such as prefixaware,llm-d; see docs/routing.md.",
 )
@@ -87,7 +89,11 @@ def command(
             "--strategies", strategies, "names with commas between, such as prefixaware,roundrobin"
         )
     if (trace is None) == (workload is None):
-        raise ConfigError("--trace", str(trace) if trace else None, "either --trace FILE or --workload NAME")
+        raise ConfigError(
+            "--trace",
+            str(trace) if trace else None,
+            f"either --trace FILE or --workload NAME, which is one of {', '.join(WORKLOADS)}",
+        )
     if workload is not None and workload not in WORKLOADS:
         raise ConfigError("--workload", workload, f"one of {', '.join(WORKLOADS)}")
 

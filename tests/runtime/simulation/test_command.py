@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from hypertier.cli.simulate import command
 from hypertier.errors import ConfigError, ManifestError
+from hypertier.router.settings import STRATEGIES
 
 AGENT = ["--workload", "agent", "--requests", "60", "--load", "1", "--replicas", "2"]
 
@@ -49,6 +50,12 @@ def test_l2_helps_where_sessions_are_torn_apart() -> None:
     assert shared["hit_ratio"] > without["hit_ratio"]
 
 
+def test_all_strategies_of_the_router_are_compared_unless_some_are_named() -> None:
+    result = CliRunner().invoke(command, [*AGENT, "--format", "json"])
+
+    assert set(json.loads(result.output)["strategies"]) == set(STRATEGIES)
+
+
 @pytest.mark.parametrize("form", ["text", "html"])
 def test_every_strategy_is_shown(form: str) -> None:
     result = CliRunner().invoke(command, [*AGENT, "--strategies", "prefixaware,ray", "--format", form])
@@ -66,6 +73,7 @@ def test_every_strategy_is_shown(form: str) -> None:
         ),
         pytest.param(["--workload", "agent", "--strategies", ","], "--strategies is ','", id="no strategy"),
         pytest.param(["--strategies", "ray"], "--trace is not set; expected either", id="no traffic"),
+        pytest.param([], "--workload NAME, which is one of conversation, agent", id="nothing"),
         pytest.param(
             ["--workload", "a", "--strategies", "ray"], "--workload is 'a'; expected one of", id="a"
         ),
