@@ -52,10 +52,13 @@ class Uploader:
         self._encryption = (
             {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key_id} if kms_key_id else {}
         )
+        self.is_refused = False
+        """Whether the latest step ended at a file that S3 did not take."""
 
     def step(self) -> int:
         """Carry all files that are there; return how many. One that S3 does not take stays, and ends it."""
         carried = 0
+        self.is_refused = False
         for file in waiting_in(self._spool):
             key = self._prefix + file.relative_to(self._spool).as_posix()
             try:
@@ -70,6 +73,7 @@ class Uploader:
                 continue  # another one carried it
             except (BotoCoreError, ClientError, OSError) as error:
                 log.warning("%s is not in S3 yet: %s", key, error)
+                self.is_refused = True
                 return carried
             file.unlink(missing_ok=True)
             carried += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -37,12 +38,17 @@ def command(
 ) -> None:
     """Carry captured files to S3, each removed once it is there; at the end, once more.
 
+    With --once it ends with 1 where S3 did not take a file.
+
     Needs s3:PutObject below the prefix, and kms:GenerateDataKey on the key.
     """
     from hypertier.capture_upload import Uploader, parse_destination, s3_put_object
+    from hypertier.errors import ConfigError
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     bucket, prefix = parse_destination(to)
+    if once and not spool.is_dir():
+        raise ConfigError("--spool", str(spool), "a folder that is there: that of a router's --capture-spool")
     uploader = Uploader(spool, bucket, prefix, s3_put_object(region), kms_key_id)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,4 +56,7 @@ def command(
     while not once and not ended.is_set():
         uploader.step()
         ended.wait(interval)
-    uploader.step()
+    carried = uploader.step()
+    if once:
+        click.echo(f"carried {carried} files to {to}")
+        sys.exit(uploader.is_refused)
