@@ -106,15 +106,21 @@ def load_prices(path: Path | str, region: str) -> PriceTable:
     """Read a team's own prices, for one region: item -> `{usdPerHour, source, date}`, as YAML or JSON.
 
     Raises:
-        ManifestError: the file cannot be read, or is no mapping.
-        ConfigError: an entry that is no price, or the price of nothing that a bill has; names it.
+        ManifestError: the file cannot be read or is no mapping; an entry is no price, or the price of nothing
+            that a bill has.
     """
     documents = read_documents(read_text(str(path)), str(path))
     if len(documents) != 1 or not isinstance(documents[0].data, dict):
         raise ManifestError(str(path), None, "holds no mapping; expected item: {usdPerHour, source, date}")
-    for item in documents[0].data:
-        _check_item(item)
-    return {(item, region): _price(item, entry) for item, entry in documents[0].data.items()}
+    prices = {}
+    for item, entry in documents[0].data.items():
+        try:
+            _check_item(item)
+            prices[item, region] = _price(item, entry)
+        except ConfigError as error:
+            place = documents[0].place((item,))
+            raise ManifestError(str(path), place.line, str(error), place.column) from error
+    return prices
 
 
 def _check_item(item: str) -> None:

@@ -49,11 +49,13 @@ def test_a_price_of_what_no_bill_has_is_refused(item: str, expected: str, tmp_pa
     file = tmp_path / "prices.yaml"
     file.write_text(f"{item}: {{usdPerHour: 60, source: our contract, date: 2026-11-30}}\n")
 
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ManifestError) as refused:
         load_prices(file, "us-west-2")
 
-    assert (refused.value.setting, refused.value.got) == ("prices", item)
-    assert expected in refused.value.expected
+    cause = refused.value.__cause__
+    assert isinstance(cause, ConfigError)
+    assert (cause.setting, cause.got) == ("prices", item)
+    assert expected in cause.expected
 
 
 @pytest.mark.parametrize("item", ["alarm", "secret", "cache.r7g.large", "ml.t3.medium", "ml.p7-x1.96xlarge"])
@@ -84,12 +86,12 @@ def test_a_price_of_what_a_bill_may_have_is_read(item: str, tmp_path: Path) -> N
 )
 def test_what_is_no_price_is_refused_by_name(entry: str, setting: str, tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
-    file.write_text(f"ml.g5.xlarge: {entry}\n")
+    file.write_text(f"# ours\nml.g5.xlarge: {entry}\n")
 
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ManifestError, match=rf"^{file}:2:1: {setting} is ") as refused:
         load_prices(file, "us-west-2")
 
-    assert refused.value.setting == setting
+    assert isinstance(refused.value.__cause__, ConfigError)
 
 
 @pytest.mark.parametrize(
