@@ -123,7 +123,10 @@ def tokenized(asked: Asked) -> PromptTokens:
         question = tokens.question(prompt)
     except TokenizeError as error:
         raise ConfigError("--prompt", str(asked.file), f"a text, or a chat of texts ({error})") from error
-    found = tokens.ask(Address(parts.hostname or "", parts.port or 80), question, TIMEOUT_SECONDS)
+    try:
+        found = tokens.ask(Address(parts.hostname or "", parts.port or 80), question, TIMEOUT_SECONDS)
+    except TokenizeError as error:
+        raise TokenizeError(error.cause, f"{asked.endpoint}: {error}") from error
     return PromptTokens(found.ids, salt or None, Adapter(name, path) if asked.adapter else None)
 
 

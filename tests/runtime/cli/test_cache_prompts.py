@@ -361,6 +361,7 @@ def test_an_endpoint_that_does_not_tokenize_is_an_error(prompt: Path, url: str) 
     result = run("explain", "--prompt", prompt, "--endpoint", "http://127.0.0.1:9", url=url)
 
     assert isinstance(result.exception, TokenizeError)
+    assert str(result.exception).startswith("http://127.0.0.1:9: ")
 
 
 @pytest.mark.parametrize(
