@@ -488,7 +488,7 @@ def _say_plan(router: Router | Supervisor, num_healthy: int) -> None:
     click.echo(f"router on {where}: {settings.plan()}{metrics}; {num_healthy} healthy now")
 
 
-@command.group("key", epilog="Example: hypertier router key new --tenant acme >> keys")
+@command.group("key", cls=Group, epilog="Example: hypertier router key new --tenant acme >> keys")
 def key() -> None:
     """Make what --api-keys and --salt-key want."""
 

@@ -51,9 +51,9 @@ def test_a_subcommand_that_does_not_exist_is_refused_by_name() -> None:
     assert "Did you mean 'clear'?" in result.output
 
 
-@pytest.mark.parametrize("group", ["cache", "lab", "router"])
+@pytest.mark.parametrize("group", ["cache", "lab", "router", "router key"])
 def test_groups_say_what_each_command_does_to_the_end(group: str) -> None:
-    listed = CliRunner().invoke(commands.cli, [group, "--help"]).output.partition("Commands:")[2]
+    listed = CliRunner().invoke(commands.cli, [*group.split(), "--help"]).output.partition("Commands:")[2]
 
     assert listed
     assert "..." not in listed
