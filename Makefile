@@ -51,8 +51,8 @@ wheel:  ## the wheel and the sdist, in dist
 	@$(VENV)/uv build --quiet
 
 bench:  ## one benchmark: make bench NAME=router
+	@test -f benchmarks/$(NAME)/run.py || { echo "NAME is '$(NAME)'; expected one of: $$(ls benchmarks | xargs)"; exit 1; }
 	@scripts/setup.sh compiled
-	@test -f benchmarks/$(NAME)/run.py || { echo "NAME is '$(NAME)'; expected one of: $$(ls benchmarks)"; exit 1; }
 	@$(VENV)/python benchmarks/$(NAME)/run.py
 
 lock:  ## compile the requirement lists anew
