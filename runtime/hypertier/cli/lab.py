@@ -40,8 +40,10 @@ def up(file: Path, engine: str, replicas: int, without: tuple[str, ...]) -> None
     """Start engines, router and an embedded Valkey; they run until `hypertier lab down`."""
     from hypertier.lab.interrupts import ended_by_signals
     from hypertier.lab.prepare import prepare_lab, render_file
+    from hypertier.lab.running import check_is_down, lab_directory
 
     name, objects = render_file(file)
+    check_is_down(lab_directory(name), str(file))
     lab = prepare_lab(objects, name, engine, replicas, click.echo, without=without)
     try:
         with ended_by_signals():

@@ -34,15 +34,17 @@ def make_directory(directory: Path) -> None:
         ) from error
 
 
-def check_is_down(directory: Path) -> None:
-    """Refuse to begin a lab where one is up.
+def check_is_down(directory: Path, file: str = "FILE") -> None:
+    """Refuse to begin a lab where one is up; `file` is its deployment file.
 
     Raises:
         LabError: names where that one is served.
     """
     state = load_state(directory)
     if state is not None and any(is_alive(record) for record in state.processes):
-        raise LabError(f"this lab is up already, at {state.router_url}; end it with: hypertier lab down FILE")
+        raise LabError(
+            f"this lab is up already, at {state.router_url}; end it with: hypertier lab down {file}"
+        )
 
 
 def running_lab(path: Path) -> LabState:
