@@ -59,6 +59,8 @@ def up(file: Path, engine: str, replicas: int, without: tuple[str, ...]) -> None
     click.echo(f'  hypertier lab chat {file} "Why is the sky blue?"')
     click.echo(f"  hypertier verify {lab.plan.router_url}")
     click.echo(f"  hypertier explain --router {lab.plan.router_metrics_url}")
+    if lab.l2_file is not None:
+        click.echo(f"  (. {lab.l2_file}; hypertier cache ls)")
     click.echo(f"  hypertier lab down {file}")
 
 

@@ -15,7 +15,9 @@ from hypertier.lab.plan import LabPlan
 from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.processes import POLL_SECONDS, Processes, ProcessRecord, signal_group
 from hypertier.lab.running import check_is_down, sweep
-from hypertier.lab.state import LabState, forget_state, save_state
+from hypertier.lab.state import L2_FILE_NAME, LabState, forget_state, save_l2, save_state
+from hypertier.tier.address import URL_VARIABLE
+from hypertier.tier.credentials import PASSWORD_VARIABLE
 
 START_SECONDS = 600.0
 ROUTER_SECONDS = 60.0
@@ -63,6 +65,9 @@ class Lab:
             self.start([name for name in self._specs if name == "valkey"])
             self.start(self.engine_names)
             self.start(["router"])
+            if self.l2_file is not None:
+                env = self._specs["engine-0"].env
+                save_l2(self.directory, {name: env[name] for name in (URL_VARIABLE, PASSWORD_VARIABLE)})
         except BaseException:
             self.down()
             raise
@@ -71,6 +76,11 @@ class Lab:
     def engine_names(self) -> tuple[str, ...]:
         """`engine-0` and so on, whether they run or not."""
         return tuple(spec.name for spec in self.plan.engines)
+
+    @property
+    def l2_file(self) -> Path | None:
+        """What a shell sources to look into L2; None without one."""
+        return self.directory / L2_FILE_NAME if "valkey" in self._specs else None
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -1,8 +1,11 @@
-"""What a lab is running, kept in a file, so that another command finds it again."""
+"""What a lab is running, kept in files, so that other commands find it again."""
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -10,6 +13,7 @@ from hypertier.errors import LabError
 from hypertier.lab.processes import ProcessRecord
 
 FILE_NAME = "state.json"
+L2_FILE_NAME = "l2.env"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,16 @@ def load_state(directory: Path) -> LabState | None:
         raise LabError(f"{path} is not a lab's state ({error}); remove it to start anew") from error
 
 
+def save_l2(directory: Path, variables: Mapping[str, str]) -> None:
+    """Write what a shell sources so that `hypertier cache` reaches L2; none but the user may read it."""
+    path = directory / L2_FILE_NAME
+    path.unlink(missing_ok=True)
+    lines = (f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(lines)
+
+
 def forget_state(directory: Path) -> None:
     """Remove the state: nothing runs any more."""
-    (directory / FILE_NAME).unlink(missing_ok=True)
+    for name in (FILE_NAME, L2_FILE_NAME):
+        (directory / name).unlink(missing_ok=True)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,6 +131,18 @@ def test_another_command_ends_a_lab_by_its_state(lab: Lab) -> None:
     assert stop_lab(lab_directory("test")) == 4
     assert stop_lab(lab_directory("test")) == 0
     assert lab.missing == ("valkey", "engine-0", "engine-1", "router")
+
+
+def test_what_l2_holds_can_be_looked_at_as_long_as_the_lab_is_up(lab: Lab) -> None:
+    assert lab.l2_file is not None
+    assert lab.l2_file.stat().st_mode & 0o077 == 0
+    look = f". {lab.l2_file}; {Path(sys.executable).with_name('hypertier')} cache ls"
+
+    done = subprocess.run(["sh", "-c", look], capture_output=True, text=True, check=False)
+    lab.down()
+
+    assert (done.stdout, done.stderr) == ("nothing in L2\n", "")
+    assert not lab.l2_file.exists()
 
 
 def test_a_second_lab_is_refused_and_the_first_stays_up(lab: Lab) -> None:
