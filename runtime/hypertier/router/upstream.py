@@ -329,8 +329,13 @@ class Upstream:
                 self._complete = more == DONE
                 return more >= DONE
             self._parse_chunks(was)
+        parser, view = cast(httptools.HttpResponseParser, self._parser), memoryview(data)
         try:
-            cast(httptools.HttpResponseParser, self._parser).feed_data(data)
+            # llhttp passes over line ends behind a message: only what the last byte ends has nothing behind it.
+            for part in (view[:-1], view[-1:]):
+                if self._complete:
+                    return False
+                parser.feed_data(part)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return False
         return self._num_messages == 1

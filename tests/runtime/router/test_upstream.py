@@ -60,7 +60,9 @@ def test_answer_ends_where_it_ends_however_it_is_cut(name: str, cuts: list[int])
 @given(
     name=st.sampled_from(sorted(ANSWERS)),
     cuts=st.lists(st.integers(0, 10_000), max_size=6),
-    more=st.sampled_from([b"x", b"0\r\n\r\n", HEAD + b"content-length: 0\r\n\r\n", SWITCH]),
+    more=st.sampled_from(
+        [b"x", b"\n", b"\r\n", b"0\r\n\r\n", HEAD + b"content-length: 0\r\n\r\n", SWITCH]
+    ),
 )
 def test_connection_with_more_than_its_answer_is_never_used_again(
     name: str, cuts: list[int], more: bytes
@@ -68,8 +70,9 @@ def test_connection_with_more_than_its_answer_is_never_used_again(
     data = ANSWERS[name] + more
     places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
 
-    _, upstream, replica = carry(*(data[a:b] for a, b in itertools.pairwise(places)))
+    carried, upstream, replica = carry(*(data[a:b] for a, b in itertools.pairwise(places)))
 
+    assert len(carried.data) <= len(ANSWERS[name])
     assert not upstream.usable
     assert len(replica.idle) == 0 or cast(Upstream, replica.idle[0]) is upstream
 
