@@ -20,6 +20,8 @@ from typing import cast
 import atheris
 import httptools
 import msgspec
+from fakes_kv_events import BATCHES
+from seeds import plant
 
 with atheris.instrument_imports(include=["hypertier"]):
     from fakes_upstream import Carried, Pipe
@@ -149,6 +151,16 @@ def test_one_input(data: bytes) -> None:
     test_events(data)
 
 
+BODY = b"2\r\nab\r\nA;x=1\r\n0123456789\r\n0\r\nT: 1\r\n\r\n"
+WHOLE = (
+    BODY,
+    CHUNKED + BODY,
+    b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 404 Not Found\r\nconnection: close\r\n\r\n{}",
+    *BATCHES,
+)
+
 if __name__ == "__main__":
+    plant(sys.argv[1:], (bytes([cut]) + each for each in WHOLE for cut in (0, 128)))
     atheris.Setup([*sys.argv, "-timeout=2", "-rss_limit_mb=600"], test_one_input)
     atheris.Fuzz()

@@ -1,0 +1,16 @@
+"""What fuzzing begins with: chance alone never writes a head that ends, or a batch of events."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+def plant(arguments: Sequence[str], inputs: Iterable[bytes]) -> None:
+    """Write the inputs, under the names that libFuzzer gives them, into FOLDER: the first that is no flag."""
+    folder = next((Path(each) for each in arguments if not each.startswith("-")), None)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for data in inputs:
+            (folder / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
