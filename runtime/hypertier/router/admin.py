@@ -36,7 +36,7 @@ class Admin:
         self.max_body_bytes = front.max_body_bytes
         self.budget = front.budget
         self.check_head: Callable[[Request], Refusal | None] | None = None  # nobody sends much there
-        self.opened = front.opened
+        self.opened = front.follow  # whatever files are left
         self.closed = front.closed
         self.refused = front.refused
 

@@ -54,6 +54,7 @@ from hypertier.router.migration import Migration, MigrationCounts
 from hypertier.router.model_reading import ModelReading
 from hypertier.router.models import Models
 from hypertier.router.outliers import Outliers, RetryBudget
+from hypertier.router.own_limits import OwnLimits
 from hypertier.router.peers import Peers
 from hypertier.router.picking import Picker
 from hypertier.router.prefill_side import PrefillSide
@@ -132,6 +133,8 @@ class Router:
             self.metrics.registry.register(self.peer_counts)
         self.metrics.registry.register(TlsCounts(self.certificates))
         self.metrics.registry.register(FailureCounts(self.background_failures))
+        self._limits = OwnLimits()
+        self.metrics.registry.register(self._limits)
         self._sizing: Sizing | None = None
         if settings.remembers_prompts:
             self._sizing = Sizing(self.replicas, sizes, failures=self.background_failures)
@@ -176,6 +179,7 @@ class Router:
             outliers=outliers,
             retry_budget=retry_budget,
             gathering=_gathering(settings.gather_seconds),
+            limits=self._limits,
         )
         if settings.hold_seconds:
             proxy.holding = Holding(
@@ -443,6 +447,7 @@ class Router:
         while True:
             await asyncio.sleep(1.0)
             self.front.sweep()
+            self._limits.sweep()
             if self.front.capture is not None:
                 self.front.capture.sweep()
             for certificate in self.certificates:

@@ -154,6 +154,16 @@ class ClientConnection:
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(name[0]) if isinstance(name, tuple) and name else ""
 
+    @property
+    def file_number(self) -> int:
+        """The kernel's, which is the lowest that was free; -1 where it has none."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if sock is None else cast(int, sock.fileno())
+
+    def turn_away(self, refusal: Refusal) -> None:
+        """Answer before anything is asked, and end the connection."""
+        self._end_with(refusal)
+
     # The answer's side, see `proxy.Client`.
 
     def write(self, data: bytes) -> None:

@@ -52,6 +52,7 @@ MAX_TOLD = 100
 # Clients that use a connection all the time send on it within that; a close could cross with what they send.
 REPLACED_IDLE_TICKS = 5
 _LOCAL_METHODS = (b"GET", b"HEAD")
+_NO_FILES = Refusal(503, "the router has no room for another connection", "overloaded", retry_after_seconds=1)
 
 
 class Front:
@@ -120,7 +121,17 @@ class Front:
         return REPLACED_IDLE_TICKS if self.is_replaced else -1
 
     def opened(self, connection: ClientConnection) -> None:
-        """A client connected."""
+        """A client connected: it is served, where files are left for it."""
+        self.follow(connection)
+        limits, number = self._proxy.limits, connection.file_number
+        if not limits.takes(number):
+            if limits.tells(number):
+                connection.turn_away(_NO_FILES)
+            else:
+                connection.abort()
+
+    def follow(self, connection: ClientConnection) -> None:
+        """From now on it is one of ours, to sweep and to close."""
         self.connections.add(connection)
 
     def closed(self, connection: ClientConnection) -> None:

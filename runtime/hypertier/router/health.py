@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -11,13 +10,13 @@ from enum import Enum
 
 from hypertier.router.addresses import Address
 from hypertier.router.engine_http import connect
+from hypertier.router.own_limits import limit_of
 from hypertier.router.replicas import Replica, ReplicaSet, State
 from hypertier.router.tasks import Tasks
 
 # A busy engine answers late without being dead; one that refuses or says 503 is taken at its word.
 MAX_TIMEOUTS = 3
 log = logging.getLogger("hypertier.router")
-_OWN_LIMITS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 class Health(Enum):
@@ -28,11 +27,6 @@ class Health(Enum):
     REFUSED = "refused"
     TIMEOUT = "timeout"
     UNKNOWN = "unknown"
-
-
-def is_own_limit(error: Exception) -> bool:
-    """Connecting failed for want of files, ports or memory here, which says nothing of the other side."""
-    return isinstance(error, OSError) and error.errno in _OWN_LIMITS
 
 
 async def check(address: Address, timeout_seconds: float) -> Health:
@@ -53,7 +47,7 @@ async def check(address: Address, timeout_seconds: float) -> Health:
     except TimeoutError:
         return Health.TIMEOUT
     except OSError as error:
-        return Health.UNKNOWN if is_own_limit(error) else Health.REFUSED
+        return Health.UNKNOWN if limit_of(error) is not None else Health.REFUSED
     except ValueError:  # a first line longer than any status line
         return Health.BAD
     if not status:

@@ -20,9 +20,10 @@ def allow_all_open_files() -> int:
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed != most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        log.info("the limit of open files is raised from %d to %s", allowed, most if most >= 0 else "none")
     if 0 <= most < FEW:  # RLIM_INFINITY is below 0
         log.warning(
-            "at most %d open files, about two for each request in flight: connections beyond are reset; "
+            "at most %d open files, about two for each request in flight: clients beyond are turned away; "
             "raise it by `ulimit -Hn`, or LimitNOFILE= of what starts containers",
             most,
         )

@@ -15,10 +15,10 @@ from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, Pref
 from hypertier.router.decrypting import Decrypting
 from hypertier.router.gathering import Gathering
 from hypertier.router.heads import Request, request_head
-from hypertier.router.health import is_own_limit
 from hypertier.router.holding import Holding, Place
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.outliers import Outliers, RetryBudget
+from hypertier.router.own_limits import OwnLimits, limit_of
 from hypertier.router.picking import Picker
 from hypertier.router.plain import ResponseHead
 from hypertier.router.replicas import Replica, ReplicaSet
@@ -74,6 +74,7 @@ class Proxy:
     retry_budget: RetryBudget
     decisions: Decisions = field(default_factory=Decisions)
     gathering: Gathering | None = None
+    limits: OwnLimits = field(default_factory=OwnLimits)
     holding: Holding | None = None
     _for_copies: Proxy | None = None
 
@@ -403,7 +404,9 @@ class Exchange:
         except (OSError, TimeoutError) as error:
             upstream.close()
             self._connecting = None
-            if is_own_limit(error):
+            limit = limit_of(error)
+            if limit is not None:
+                self._proxy.limits.met("replica", limit)
                 self._refuse_for_own_limits()
                 return
             self.failed("connect")
