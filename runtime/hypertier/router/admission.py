@@ -92,7 +92,7 @@ class Arrival:
     """One request before it is let through: it is to `proceed`, or to be `refuse`d, once.
 
     While it waits, the client may go away: then it is `gone`, `on_gone` is called, and nothing more comes of
-    it.
+    it. Where it waited for as long as an engine may be silent, `on_late` says what to answer, where given.
     """
 
     __slots__ = (
@@ -102,6 +102,7 @@ class Arrival:
         "gone",
         "last_tick",
         "on_gone",
+        "on_late",
         "request",
         "request_id",
     )
@@ -112,6 +113,7 @@ class Arrival:
         self.client = client
         self.gone = False
         self.on_gone: Callable[[], None] | None = None
+        self.on_late: Callable[[], Refusal] | None = None
         self.last_tick = -1
         self.ends_with_connection = False
         self._gate = gate
@@ -139,10 +141,17 @@ class Arrival:
 
     def time_out(self) -> None:
         """It waited for as long as an engine may be silent."""
-        on_gone = self.on_gone
-        self.refuse(Refusal(503, "the request waited too long", "overloaded", retry_after_seconds=1))
-        if on_gone is not None:
-            on_gone()
+        if not self.gone:
+            self._gate.refuse(self, self.leave_late())
+
+    def leave_late(self) -> Refusal:
+        """It waits no more, and gets this."""
+        self.gone = True
+        if self.on_late is not None:
+            return self.on_late()
+        if self.on_gone is not None:
+            self.on_gone()
+        return Refusal(503, "the request waited too long", "overloaded", retry_after_seconds=1)
 
     def pause(self) -> None:
         """Nothing is written yet."""

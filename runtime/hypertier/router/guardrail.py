@@ -62,6 +62,7 @@ class Guard:
             return
         before = Arrival(check, arrival.client, arrival.request, arrival.request_id)
         arrival.on_gone = before.cancel
+        arrival.on_late = before.leave_late
         self._inner.admit(before)
 
     def look_at(self, check: _Check) -> asyncio.Task[None] | None:
@@ -141,7 +142,7 @@ class _Check:
 
     def proceed(self, arrival: Arrival, grant: Grant | None) -> None:
         self._grant = grant
-        self.arrival.on_gone = self._gone
+        self.arrival.on_gone, self.arrival.on_late = self._gone, None
         if self.arrival.request.upgrades:
             self.end(_UNSEEN)
             return
@@ -153,7 +154,7 @@ class _Check:
             self._guard.failed(self)
 
     def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
-        self.arrival.on_gone = None
+        self.arrival.on_gone = self.arrival.on_late = None
         self.arrival.refuse(refusal)
 
     def waited(self, seconds: float) -> None:

@@ -170,14 +170,8 @@ class AccessGate:
             self.num_routers = num_routers
             self._change()
         if self.queue is not None:
-            now = self._clock()
-            for turn in self.queue.expired(now):
-                self._left(turn, "queue_timeout")
-                if turn.is_urgent:
-                    turn.arrival.refuse(_LATE)
-                    continue
-                self._waits.ended(now - turn.since)
-                turn.arrival.refuse(_after(self._waits, _WAITED))
+            for turn in self.queue.expired(self._clock()):
+                turn.arrival.refuse(self._waited(turn))
             self.dispatch()
 
     def admit(self, arrival: Arrival) -> None:
@@ -311,6 +305,7 @@ class AccessGate:
             turn.is_urgent, seconds = True, asked
         tenant.num_queued += 1
         turn.arrival.on_gone = partial(self._gone, turn)
+        turn.arrival.on_late = partial(self._late, turn)
         displaced = queue.push(
             turn,
             tenant=tenant.name,
@@ -324,9 +319,23 @@ class AccessGate:
             displaced.arrival.refuse(_after(self._waits, _FULL))
 
     def _gone(self, turn: _Turn) -> None:
-        """Its client went away, or the connection waited for as long as an engine may be silent."""
+        """Its client went away."""
         if self.queue is not None and self.queue.remove(turn):
             self._left(turn, "client_closed")
+
+    def _late(self, turn: _Turn) -> Refusal:
+        """It may wait no longer, though the queue would let it."""
+        if self.queue is not None:
+            self.queue.remove(turn)
+        return self._waited(turn)
+
+    def _waited(self, turn: _Turn) -> Refusal:
+        """What to answer to one that left the queue since its time was over."""
+        self._left(turn, "queue_timeout")
+        if turn.is_urgent:
+            return _LATE
+        self._waits.ended(self._clock() - turn.since)
+        return _after(self._waits, _WAITED)
 
     def _left(self, turn: _Turn, cause: str) -> None:
         turn.tenant.num_queued -= 1

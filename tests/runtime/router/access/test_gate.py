@@ -27,6 +27,7 @@ from fakes_jwt import AUDIENCE, ISSUER, Issuer
 from fakes_router import routed
 
 from hypertier.router.access import keys
+from hypertier.router.admission import Arrival
 from hypertier.router.app import Router
 from hypertier.router.proxy import Exchange
 from hypertier.router.routes import Routes
@@ -448,6 +449,34 @@ def test_who_waits_too_long_is_told(tmp_path: Path) -> None:
 
     assert (answer.status, answer.header(b"retry-after")) == (503, b"7")  # as long as it waited itself
     assert json.loads(answer.body)["error"]["code"] == "queue_timeout"
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["alone", "before a guardrail"])
+def test_who_waits_for_as_long_as_an_engine_may_be_silent_is_told_how_long_that_was(
+    tmp_path: Path, guarded: bool
+) -> None:
+    folder = AccessFolder(tmp_path, QUEUE)
+    stream = Stream(["a"])
+    nowhere = {"guardrail_url": "http://127.0.0.1:1/check", "guardrail_on_failure": "open"}
+
+    async def act() -> tuple[Answer, int, str]:
+        settings = folder.settings | (nowhere if guarded else {})
+        async with routed(FakeEngine(stream), **settings) as router:
+            assert router._door is not None
+            gate = router._door.gate
+            clients = await in_line(router, stream, 2)
+            clock = gate._clock
+            gate._clock = lambda: clock() + 4
+            (late,) = (one for one in router.connections if isinstance(one.exchange, Arrival))
+            assert late.exchange is not None
+            late.exchange.time_out()
+            return await clients[1].answer(), gate.num_waiting, await metrics(router)
+
+    answer, num_waiting, text = run_loop(act())
+
+    assert (answer.status, answer.header(b"retry-after"), num_waiting) == (503, b"5", 0)
+    assert json.loads(answer.body)["error"]["code"] == "queue_timeout"
+    assert 'tenant_requests_total{outcome="queue_timeout",tenant="acme"} 1.0' in text
 
 
 def test_who_finds_the_queue_full_is_told_how_long_others_waited(tmp_path: Path) -> None:
