@@ -44,13 +44,15 @@ class Holdable(Protocol):
 
 
 class Place:
-    """Where one request waits."""
+    """Where one request waits, `since` then; `is_found` once a replica serves it, to which it is about to go."""
 
-    __slots__ = ("_holding", "request", "timer")
+    __slots__ = ("_holding", "is_found", "request", "since", "timer")
 
-    def __init__(self, holding: Holding, request: Holdable, seconds: float) -> None:
+    def __init__(self, holding: Holding, request: Holdable, seconds: float, since: float) -> None:
         self._holding = holding
         self.request = request
+        self.since = since
+        self.is_found = False
         self.timer = asyncio.get_running_loop().call_later(seconds, holding.gave_up, self)
 
     def cancel(self) -> None:
@@ -91,7 +93,7 @@ class Holding:
             return self._refusal("timeout", f"no replica came within {self._seconds:g} s")
         if len(self._places) >= self._size:
             return self._refusal("full", "no healthy replica, and as many requests wait for one as may")
-        place = Place(self, request, left)
+        place = Place(self, request, left, now)
         self._places[place] = None
         return place
 
@@ -124,24 +126,40 @@ class Holding:
         self._left_at = self._now()
         return True
 
-    def _changed(self, replica: Replica, reason: str) -> None:
-        """One that serves none of those that wait is not what they wait for."""
-        if replica.state is not State.HEALTHY or self._needed_since is None:
+    def look(self) -> None:
+        """Those that a replica serves go on; one that serves none of those that wait is not what they wait for.
+
+        It took from the first of them; the first of the others waits on since it came.
+        """
+        if self._needed_since is None:
             return
-        served = [place.request.has_replica() for place in self._places]
-        if served:
-            if not any(served):
+        waiting = [place for place in self._places if not place.is_found]
+        found = [place for place in waiting if place.request.has_replica()]
+        if waiting:
+            if not found:
                 return
-            took = self._now() - self._needed_since
+            since = self._needed_since if len(found) == len(waiting) else found[0].since
+            took = self._now() - since
             known = took if self.wake_seconds is None else self.wake_seconds
             self.wake_seconds = known + NEWEST_SHARE * (took - known)
-        self._needed_since = None if all(served) else self._now()
+        for place in found:
+            place.is_found = True
+        self._needed_since = next((place.since for place in waiting if not place.is_found), None)
         # Later: others have yet to hear of this replica.
         asyncio.get_running_loop().call_soon(self._release)
 
+    def _changed(self, replica: Replica, reason: str) -> None:
+        if replica.state is State.HEALTHY:
+            self.look()
+
     def _release(self) -> None:
         for place in list(self._places):
-            if not place.request.has_replica() or not self._take(place):
+            if not place.request.has_replica():  # it went as it came
+                place.is_found = False
+                if self._needed_since is None:
+                    self._needed_since = place.since
+                continue
+            if not self._take(place):
                 continue
             try:
                 if place.request.wake():

@@ -248,6 +248,40 @@ def test_those_that_a_replica_does_not_serve_wait_on() -> None:
     assert run_loop(act()) == (1, 0, 1)
 
 
+def test_a_wake_takes_from_the_first_of_those_that_it_serves() -> None:
+    async def act() -> list[float | None]:
+        world = World()
+        served, other = Request(), Request(is_served=False)
+        world.holding.hold(other, world.now)
+        world.now += 100.0
+        world.holding.hold(served, world.now)
+        await world.wake(50.0)
+        learned = [world.holding.wake_seconds]
+        world.sleep(50.0)
+        other.is_served = True
+        await world.wake(0.0)
+        return [*learned, world.holding.wake_seconds]
+
+    assert run_loop(act()) == [50.0, 125.0]  # then 200 from when the other came, of which half counts
+
+
+def test_one_whose_replica_went_as_it_came_waits_on() -> None:
+    async def act() -> tuple[int, int]:
+        world = World()
+        request = Request()
+        world.holding.hold(request, world.now)
+        world.replicas.admit(world.replica)
+        world.sleep(0.0)
+        request.is_served = False
+        await asyncio.sleep(0)
+        before = request.sent
+        request.is_served = True
+        await world.wake(1.0)
+        return before, request.sent
+
+    assert run_loop(act()) == (0, 1)
+
+
 def test_a_fault_in_sending_one_costs_that_one_alone() -> None:
     async def act() -> tuple[list[Refusal], int]:
         world = World()
