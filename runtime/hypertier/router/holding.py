@@ -34,8 +34,8 @@ class Holdable(Protocol):
         """One that may be picked serves it."""
         ...
 
-    def wake(self) -> bool:
-        """Pick a replica and send it; False where it found none, and is held again or refused."""
+    def wake(self) -> None:
+        """Pick a replica and send it, which counts as `sent` once it ended and was not held again."""
         ...
 
     def refuse(self, refusal: Refusal) -> None:
@@ -44,7 +44,7 @@ class Holdable(Protocol):
 
 
 class Place:
-    """Where one request waits, `since` then; `is_found` once a replica serves it, to which it is about to go."""
+    """Where one request waits, `since` then; it `is_found` once it is about to go to a replica."""
 
     __slots__ = ("_holding", "is_found", "request", "since", "timer")
 
@@ -127,7 +127,7 @@ class Holding:
         return True
 
     def look(self) -> None:
-        """Those that a replica serves go on; one that serves none of those that wait is not what they wait for.
+        """Those that a replica serves go on; one that serves none of those was not waited for.
 
         It took from the first of them; the first of the others waits on since it came.
         """
@@ -162,8 +162,7 @@ class Holding:
             if not self._take(place):
                 continue
             try:
-                if place.request.wake():
-                    self.ended["sent"] += 1
+                place.request.wake()
             except Exception:  # a fault of ours costs this request alone
                 log.exception("a request that was held could not be sent")
                 place.request.refuse(Refusal(500, "a fault of the router's own", "internal_error"))

@@ -108,6 +108,7 @@ class Exchange:
     _failures: tuple[str, ...] = ()  # of those in `_tried`, see `failed`
     _is_computed = False
     _started = False
+    _was_woken = False
     _reused = False
     _status = 0
     _pending_bytes = 0
@@ -184,13 +185,13 @@ class Exchange:
         """One that may be picked serves it."""
         return bool(self._proxy.picker.candidates(self.inference, self._tried))
 
-    def wake(self) -> bool:
+    def wake(self) -> None:
         """It was held, and a replica came; see `holding.Holdable`."""
         self._connecting = None
+        self._was_woken = True
         if self._grant is not None and self._grant.slot is not None:
             self._grant.slot.take()
         self.start()
-        return self._replica is not None
 
     def _expire(self, seconds: float) -> None:
         self._deadline = None
@@ -425,6 +426,7 @@ class Exchange:
         holding = self._proxy.holding
         if holding is not None and self._may_be_held():
             self._tried = self._failures = ()
+            self._was_woken = False
             held = holding.hold(self, self._begun_at)
             if isinstance(held, Place):
                 self._connecting = held
@@ -540,6 +542,8 @@ class Exchange:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+        if self._was_woken and self._proxy.holding is not None:
+            self._proxy.holding.ended["sent"] += 1
         trace, self.trace = self.trace, None
         if trace is not None:
             self._end_trace(trace)

@@ -14,7 +14,7 @@ from hypertier.router.addresses import Address
 from hypertier.router.app import Router
 from hypertier.router.holding import Holding
 from hypertier.router.openai import Refusal
-from hypertier.router.replicas import ReplicaSet
+from hypertier.router.replicas import ReplicaSet, State
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"
@@ -141,18 +141,16 @@ class Request:
     def __init__(self, *, fails: bool = False, is_served: bool = True) -> None:
         self.fails = fails
         self.is_served = is_served
-        self.finds_one = True
         self.sent = 0
         self.refusals: list[Refusal] = []
 
     def has_replica(self) -> bool:
         return self.is_served
 
-    def wake(self) -> bool:
+    def wake(self) -> None:
         self.sent += 1
         if self.fails:
             raise RuntimeError("a fault")
-        return self.finds_one
 
     def refuse(self, refusal: Refusal) -> None:
         self.refusals.append(refusal)
@@ -219,17 +217,31 @@ def test_a_replica_that_does_not_serve_what_waits_is_no_wake() -> None:
     assert run_loop(act()) == (None, 0, 1)
 
 
-def test_one_that_found_no_replica_when_woken_was_not_sent() -> None:
-    async def act() -> tuple[int, int]:
-        world = World()
-        found, late = Request(), Request()
-        late.finds_one = False
-        world.holding.hold(found, world.now)
-        world.holding.hold(late, world.now)
-        await world.wake(1.0)
-        return late.sent, world.holding.ended["sent"]
+@pytest.mark.parametrize("end", ["sent", "timeout"])
+def test_one_that_failed_and_waited_again_ended_once(end: str) -> None:
+    async def act() -> tuple[int, dict[str, int]]:
+        engine = FakeEngine(healthy=False)
+        async with routed(engine, hold_seconds=60.0, health_interval_seconds=60.0) as router:
+            holding, (replica,) = router.front._proxy.holding, router.replicas.by_url.values()
+            assert holding is not None
+            client = await ask(router)
+            await eventually(lambda: len(holding) == 1)
+            port = engine.port
+            await engine.kill()
+            router.replicas.admit(replica)  # it can't be connected to, so it waits again
+            await eventually(lambda: len(holding) == 1 and replica.state is State.EJECTED)
+            again = FakeEngine(port=port)
+            if end == "sent":
+                await again.start()
+                router.replicas.admit(replica)
+            else:
+                holding.gave_up(*holding._places)
+            answer = await client.answer()
+            await eventually(lambda: router.replicas.in_flight == 0)
+            await again.kill()
+            return answer.status, dict(holding.ended)
 
-    assert run_loop(act()) == (1, 1)
+    assert run_loop(act()) == (200 if end == "sent" else 503, {end: 1})
 
 
 def test_those_that_a_replica_does_not_serve_wait_on() -> None:
