@@ -65,6 +65,7 @@ from hypertier.router.routes import Routes
 from hypertier.router.settings import RouterSettings, parse_alias
 from hypertier.router.sharing import Shared, Sides
 from hypertier.router.sizing import Sizing
+from hypertier.router.stamps import Complaint
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.switching import Switching
@@ -228,7 +229,7 @@ class Router:
                 settings.routes,
                 has_kvaware=self._kvaware is not None,
                 use=canaries.follow,
-                report=log.error,
+                complaint=Complaint(log.error, log.info),
             )
             self.metrics.registry.register(RouteCounts(self._route_file, self.front.shadows, canaries))
         self.connections = self.front.connections

@@ -8,26 +8,26 @@ from collections.abc import Callable
 
 from hypertier.errors import ConfigError
 from hypertier.router.routes import MAX_BYTES, Routes, parse
-from hypertier.router.stamps import stamp, was_unread
+from hypertier.router.stamps import Complaint, stamp, was_unread
 
 WATCH_SECONDS = 2.0
 
 
 class RouteFile:
-    """Looks at the file every two seconds; `use` gets what it says, `report` what is wrong with it.
+    """Looks at the file every two seconds; `use` gets what it says, `complaint` what is wrong with it.
 
     Kubernetes swaps a ConfigMap's files by a link: what is looked at is what the link leads to. A file that
     is not there says nothing, as an empty one does: an optional ConfigMap may come later.
     """
 
     def __init__(
-        self, path: str, *, has_kvaware: bool, use: Callable[[Routes], None], report: Callable[[str], None]
+        self, path: str, *, has_kvaware: bool, use: Callable[[Routes], None], complaint: Complaint
     ) -> None:
         self.reads: Counter[str] = Counter()
         self._path = path
         self._has_kvaware = has_kvaware
         self._use = use
-        self._report = report
+        self._complaint = complaint
         self._stamp: object = None
 
     def start(self) -> None:
@@ -47,9 +47,10 @@ class RouteFile:
         except ConfigError as error:
             self.reads["failed"] += 1
             self._stamp = () if was_unread(error) else seen
-            self._report(f"keeping the routes in use: {self._path}: {error}")
+            self._complaint.failed(f"keeping the routes in use: {self._path}", error, seen)
             return
         self.reads["good"] += 1
+        self._complaint.mended(f"the routes in {self._path} can be used again")
         self._use(routes)
 
     async def run(self) -> None:

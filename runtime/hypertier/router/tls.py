@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from hypertier.errors import ConfigError
-from hypertier.router.stamps import Stamp, stamp, was_unread
+from hypertier.router.stamps import Complaint, Stamp, stamp, was_unread
 
 if TYPE_CHECKING:
     from hypertier.router.settings import RouterSettings
@@ -33,6 +33,7 @@ class Reloaded(ABC):
         self.reloads: Counter[str] = Counter()
         self._files = files
         self._seen = self._stamps()
+        self._complaint = Complaint(log.warning, log.info)
 
     def refresh(self) -> None:
         """Read the files again if they changed; what can't be used changes nothing and is counted."""
@@ -45,9 +46,10 @@ class Reloaded(ABC):
         except (OSError, ValueError) as error:
             self.reloads["failed"] += 1
             self._seen = () if was_unread(error) else seen
-            log.warning("%s: %s", self.former % self._files[0], error)
+            self._complaint.failed(self.former % self._files[0], error, seen)
         else:
             self.reloads["good"] += 1
+            self._complaint.mended(f"{self._files[0]} can be used again")
             log.info(self.new, self._files[0])
 
     @abstractmethod

@@ -331,7 +331,7 @@ class Upstream:
             self._parse_chunks(was)
         parser, view = cast(httptools.HttpResponseParser, self._parser), memoryview(data)
         try:
-            # llhttp passes over line ends behind a message: only what the last byte ends has nothing behind it.
+            # llhttp passes over line ends behind a message: what the last byte ends has nothing behind it.
             for part in (view[:-1], view[-1:]):
                 if self._complete:
                     return False

@@ -27,6 +27,7 @@ from hypertier.router.app import Router
 from hypertier.router.route_file import RouteFile
 from hypertier.router.routes import Route, Routes, parse
 from hypertier.router.settings import RouterSettings
+from hypertier.router.stamps import Complaint
 
 CHAT = b"/v1/chat/completions"
 
@@ -77,7 +78,7 @@ def test_file_that_is_no_yaml_is_named_by_its_path(tmp_path: Path) -> None:
     path = routes_of(tmp_path, "{")
 
     with pytest.raises(ConfigError, match=f"--routes is '{path}'; expected YAML"):
-        RouteFile(path, has_kvaware=False, use=print, report=print).start()
+        RouteFile(path, has_kvaware=False, use=print, complaint=Complaint(print, print)).start()
 
 
 def test_empty_file_changes_nothing() -> None:
@@ -107,7 +108,9 @@ def test_more_weight_moves_no_key_away_from_what_gained_it() -> None:
 def test_broken_change_keeps_what_was_and_is_counted(tmp_path: Path) -> None:
     path, used, reports = tmp_path / "routes.yaml", [], []
     path.write_text("strategy: session")
-    file = RouteFile(str(path), has_kvaware=False, use=used.append, report=reports.append)
+    file = RouteFile(
+        str(path), has_kvaware=False, use=used.append, complaint=Complaint(reports.append, print)
+    )
     file.start()
 
     for text in ("strategy: nowhere", "strategy: roundrobin now"):
@@ -129,7 +132,7 @@ def test_linked_file_that_is_swapped_is_read(tmp_path: Path) -> None:
     for name, strategy in (("one", "session"), ("two", "roundrobin")):
         (tmp_path / name).write_text(f"strategy: {strategy}")
     link.symlink_to(tmp_path / "one")
-    file = RouteFile(str(link), has_kvaware=False, use=used.append, report=str)
+    file = RouteFile(str(link), has_kvaware=False, use=used.append, complaint=Complaint(print, print))
     file.start()
 
     (tmp_path / "new").symlink_to(tmp_path / "two")
@@ -159,7 +162,7 @@ def test_router_does_not_start_with_a_file_that_it_cannot_use(tmp_path: Path) ->
 
 def test_file_that_is_not_there_changes_nothing_until_it_comes(tmp_path: Path) -> None:
     path, used = tmp_path / "routes.yaml", []
-    file = RouteFile(str(path), has_kvaware=False, use=used.append, report=str)
+    file = RouteFile(str(path), has_kvaware=False, use=used.append, complaint=Complaint(print, print))
     file.start()
     path.write_text("strategy: session")
     file.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,10 @@ from fakes_tls import Authority
 from hypertier.router.access import keys
 from hypertier.router.route_file import RouteFile
 from hypertier.router.routes import Routes
+from hypertier.router.stamps import Complaint
 from hypertier.router.tls import EngineTls, server_certificate
+
+log = logging.getLogger("hypertier.router")
 
 
 @contextmanager
@@ -33,7 +37,7 @@ def without_files_left() -> Iterator[None]:
 def look_at_routes(folder: Path, looks: Callable[[Callable[[], None], Callable[[], None]], None]) -> bool:
     path, used = folder / "routes.yaml", list[Routes]()
     path.write_text("strategy: session")
-    file = RouteFile(str(path), has_kvaware=False, use=used.append, report=str)
+    file = RouteFile(str(path), has_kvaware=False, use=used.append, complaint=Complaint(log.error, log.info))
     file.start()
     looks(lambda: path.write_text("strategy: roundrobin") and None, file.step)
     return [routes.strategy for routes in used] == ["session", "roundrobin"]
@@ -73,7 +77,12 @@ def look_at_keys(folder: Path, looks: Callable[[Callable[[], None], Callable[[],
     return run_loop(act()) == {"zeta"}
 
 
-@pytest.mark.parametrize("look", [look_at_routes, look_at_a_certificate, look_at_authorities, look_at_keys])
+LOOKS = pytest.mark.parametrize(
+    "look", [look_at_routes, look_at_a_certificate, look_at_authorities, look_at_keys]
+)
+
+
+@LOOKS
 def test_a_change_that_could_not_be_read_for_a_moment_is_read_at_the_next_look(
     tmp_path: Path, look: Callable[..., bool]
 ) -> None:
@@ -86,3 +95,34 @@ def test_a_change_that_could_not_be_read_for_a_moment_is_read_at_the_next_look(
         step()
 
     assert look(tmp_path, looks)
+
+
+@LOOKS
+def test_a_file_that_stays_unreadable_is_said_once_and_when_it_reads_again(
+    tmp_path: Path, look: Callable[..., bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A look each second or two would fill the log with one sentence."""
+    caplog.set_level(logging.INFO, "hypertier.router")
+
+    def looks(change: Callable[[], None], step: Callable[[], None]) -> None:
+        change()
+        caplog.clear()
+        with without_files_left():
+            for _ in range(5):
+                step()
+        step()
+
+    assert look(tmp_path, looks)
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("Too many open files" in line for line in said) == 1
+    assert sum("again" in line for line in said) == 1
+
+
+def test_a_file_that_changed_and_has_the_same_fault_is_said_again() -> None:
+    said = list[str]()
+    complaint = Complaint(said.append, said.append)
+
+    for number in (1, 1, 2):
+        complaint.failed("routes", "no YAML", number)
+
+    assert said == ["routes: no YAML"] * 2

@@ -60,9 +60,7 @@ def test_answer_ends_where_it_ends_however_it_is_cut(name: str, cuts: list[int])
 @given(
     name=st.sampled_from(sorted(ANSWERS)),
     cuts=st.lists(st.integers(0, 10_000), max_size=6),
-    more=st.sampled_from(
-        [b"x", b"\n", b"\r\n", b"0\r\n\r\n", HEAD + b"content-length: 0\r\n\r\n", SWITCH]
-    ),
+    more=st.sampled_from([b"x", b"\n", b"\r\n", b"0\r\n\r\n", HEAD + b"content-length: 0\r\n\r\n", SWITCH]),
 )
 def test_connection_with_more_than_its_answer_is_never_used_again(
     name: str, cuts: list[int], more: bytes

@@ -19,7 +19,7 @@ from hypertier.router.access import keys
 from hypertier.router.access.gate import AccessGate
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.salt import SALT_KEY_BYTES
-from hypertier.router.stamps import stamp, was_unread
+from hypertier.router.stamps import Complaint, stamp, was_unread
 from hypertier.spec.access import Access, Jwt, load_access
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class AccessWatch:
         self._jwks_due = 0.0
         self._jwks_soonest = 0.0
         self._jwks_stamp: object = None
+        self._complaint = Complaint(log.error, log.info)
+        self._jwks_complaint = Complaint(log.error, log.info)
         gate.wants_jwks = self._want_jwks
 
     async def start(self) -> None:
@@ -141,10 +143,11 @@ class AccessWatch:
         except HypertierError as error:
             self._gate.counts.reloads["access", "failed"] += 1
             self._seen = () if was_unread(error) else stamps
-            log.error("keeping the keys and limits in use: %s", error)
+            self._complaint.failed("keeping the keys and limits in use", error, stamps)
             return
         self._gate.use(access, ring, salt_key)
         self._gate.counts.reloads["access", "good"] += 1
+        self._complaint.mended("keys and limits can be used again")
         log.info("keys and limits read anew: %d keys", len(ring))
         if access.jwt != self._jwt:
             log.warning("access.jwt changed: that takes a restart")
@@ -161,10 +164,11 @@ class AccessWatch:
         try:
             await self._fetch(jwt)
             self._gate.counts.reloads["jwks", "good"] += 1
+            self._jwks_complaint.mended("the keys of JWTs can be read again")
         except JwksError as error:
             self._jwks_due = self._jwks_soonest
             self._gate.counts.reloads["jwks", "failed"] += 1
-            log.error("keeping the keys of JWTs in use: %s", error)
+            self._jwks_complaint.failed("keeping the keys of JWTs in use", error)
 
     async def _fetch(self, jwt: Jwt) -> None:
         from hypertier.router.access import jwks
