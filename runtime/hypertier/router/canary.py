@@ -132,7 +132,7 @@ class Canaries:
     def hear(self, decision: Decision) -> None:
         """A request ended."""
         if decision.model is not None and self._arms:
-            self.ended(decision.model, decision.status, decision.first_byte_seconds)
+            self.ended(decision.model, decision.fault, decision.first_byte_seconds)
 
     def ended(self, model: bytes, status: str, first_byte_seconds: float | None = None) -> None:
         """A request for this model ended so."""

@@ -55,14 +55,41 @@ class Prefilled:
         return lines + b"x-hypertier-prefill-seconds: %.3f\r\n" % self.seconds
 
 
+class BrokeOff:
+    """A replica that wrote a part of an answer and failed inside it, so that another one went on.
+
+    `cause` is `closed`, its connection, or `error`, which it told inside the stream. `seconds` are from the
+    request to there.
+    """
+
+    __slots__ = ("cause", "choice", "seconds")
+
+    def __init__(self, choice: Choice, cause: str, seconds: float) -> None:
+        self.choice = choice
+        self.cause = cause
+        self.seconds = seconds
+
+    def told(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "replica": self.choice.replica.url,
+            "reason": self.choice.reason,
+            "matched_bytes": self.choice.matched_bytes,
+            "cause": self.cause,
+            "seconds": self.seconds,
+        }
+
+
 class Decision:
     """One request that ended. Times are seconds, None where they did not come.
 
-    `candidates` and the tokens are those of requests that asked to be explained; an engine tells cached
-    tokens with `--enable-prompt-tokens-details`.
+    `choice` is the last one; `broke_off` are those that had written a part before. `candidates` and the
+    tokens are those of requests that asked to be explained; an engine tells cached tokens with
+    `--enable-prompt-tokens-details`.
     """
 
     __slots__ = (
+        "broke_off",
         "candidates",
         "choice",
         "end_of_answer",
@@ -91,6 +118,7 @@ class Decision:
         end_of_answer: bytes = b"",
         ended_at: float = 0.0,
         prefilled: Prefilled | None = None,
+        broke_off: Sequence[BrokeOff] = (),
     ) -> None:
         self.request_id = request_id
         self.model = model
@@ -104,6 +132,12 @@ class Decision:
         self.end_of_answer = end_of_answer
         self.ended_at = ended_at
         self.prefilled = prefilled
+        self.broke_off = broke_off
+
+    @property
+    def fault(self) -> str:
+        """Its status as the model is judged by it: `broken` where a replica broke off, whoever went on."""
+        return "broken" if self.broke_off else self.status
 
     def told(self, epoch: float) -> dict[str, Any]:
         """As JSON; `epoch` is the time since 1970 at which the router's clock was 0."""
@@ -116,6 +150,7 @@ class Decision:
             "reason": None if choice is None else choice.reason,
             "matched_bytes": None if choice is None else choice.matched_bytes,
             "tried_before": list(self.tried),
+            "broke_off": [one.told() for one in self.broke_off],
             "status": self.status,
             "ended_at": round(self.ended_at + epoch, 3),
             "clock_seconds": self.ended_at,  # of the machine, to sort what its processes tell

@@ -21,6 +21,7 @@ from hypertier.errors import HttpError
 from hypertier.router import continuation
 from hypertier.router.admission import Grant
 from hypertier.router.continuation import Plan, Transcript
+from hypertier.router.decisions import BrokeOff
 from hypertier.router.engine_http import ask
 from hypertier.router.event_stream import LAST_CHUNK, Chunks, chunk, is_read
 from hypertier.router.families import counter
@@ -188,7 +189,7 @@ class Migratable(Exchange):
         elif self._replica is None:  # nobody has it: it was on its way to the next
             self._give_it_up("silent")
         else:
-            self._go_over()
+            self._go_over("closed")
 
     def refuse(self, refusal: Refusal) -> None:
         """After the first byte there is nothing to refuse with."""
@@ -274,10 +275,10 @@ class Migratable(Exchange):
             self._release(None)
             self._give_it_up(why)
         else:
-            self._go_over()
+            self._go_over("error")
 
-    def _go_over(self) -> None:
-        """The replica failed inside the answer: to the next one, if that may be."""
+    def _go_over(self, cause: str) -> None:
+        """The replica failed inside the answer: to the next one, if that may be. `cause`: see `BrokeOff`."""
         why = self._why_not()
         if not why and not self._transcript.is_finished and not self._proxy.retry_budget.take():
             why = "budget"
@@ -287,6 +288,8 @@ class Migratable(Exchange):
             super().broken()
             return
         replica = cast(Replica, self._replica)
+        seconds = self._proxy.now() - self._begun_at
+        self._broke_off += (BrokeOff(cast(Choice, self.pick), cause, seconds),)
         self._upstream = None
         self.last_tick = -1
         if self._transcript.is_finished:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from hypertier.router.admission import Grant
 from hypertier.router.counts import RequestCounts
-from hypertier.router.decisions import MAX_NAME_BYTES, Decision, Decisions, Prefilled, weigh
+from hypertier.router.decisions import MAX_NAME_BYTES, BrokeOff, Decision, Decisions, Prefilled, weigh
 from hypertier.router.decrypting import Decrypting
 from hypertier.router.gathering import Gathering
 from hypertier.router.heads import Request, request_head
@@ -116,6 +116,7 @@ class Exchange:
     _first_byte_at: float | None = None
     trace: Trace | None = None
     prefilled: Prefilled | None = None
+    _broke_off: tuple[BrokeOff, ...] = ()
     _end_status = "5xx"
     _candidates: Sequence[dict[str, Any]] = ()
     _end_of_answer: bytearray | None = None
@@ -534,6 +535,7 @@ class Exchange:
                 bytes((self._end_of_answer or b"")[-END_BYTES:]) if self._is_weighed else b"",
                 now,
                 self.prefilled,
+                self._broke_off,
             )
         )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fakes_engine import FakeEngine, RawClient, Received, json_answer, post, run_loop
 from fakes_router import routed
+from fakes_streams import Reciter
 
 from hypertier.router.canary import Arm, Canaries, verdict
 from hypertier.router.routes import Rollback, Routes, parse
@@ -173,6 +174,36 @@ def test_a_router_stops_asking_a_canary_that_fails(is_served: bool, tmp_path: Pa
     failed = [number for number, status in enumerate(statuses) if status != 200]
     assert 10 <= len(failed) < 40 if is_served else not failed
     assert set(statuses[100:]) == {200}
+    assert 'hypertier_router_canary_rollbacks_total{canary="m2",cause="errors",model="m"} 1.0' in page
+
+
+class BreaksOff(Reciter):
+    """Each chat breaks off in it; the rest of another's is written to its end."""
+
+    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        self.num_pieces = 3 if request.line.startswith(b"POST " + CHAT) else None
+        await super().__call__(request, writer)
+
+
+def test_a_canary_whose_streams_break_off_is_to_blame_though_clients_see_none_of_it(tmp_path: Path) -> None:
+    asked = json.loads(BODY) | {"stream": True, "max_tokens": 1000, "temperature": 0}
+
+    async def act() -> tuple[list[bool], str]:
+        path = tmp_path / "routes.yaml"
+        path.write_text("models: {m: {split: {m: 60, m2: 40}, rollback: {minRequests: 10}}}")
+        engines = [FakeEngine(Reciter(), models=("m",))]
+        engines += [FakeEngine(BreaksOff(), models=("m2",)) for _ in range(9)]  # none fails five in a row
+        async with routed(*engines, routes=str(path), migration_limit=1) as router:
+            client = await RawClient.connect(router.port)
+            wholes = []
+            for number in range(60):
+                client.send(post(CHAT, json.dumps(asked).encode(), b"x-session-id: %d" % number))
+                wholes.append((await client.answer()).is_whole)
+            return wholes, router.metrics.text().decode()
+
+    wholes, page = run_loop(act())
+
+    assert all(wholes)
     assert 'hypertier_router_canary_rollbacks_total{canary="m2",cause="errors",model="m"} 1.0' in page
 
 

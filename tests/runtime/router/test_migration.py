@@ -111,6 +111,10 @@ def test_answer_that_breaks_off_anywhere_is_one_answer(path: bytes, piece_tokens
         assert ended == {"continued": 1}
         assert (decided["status"], decided["reason"]) == ("2xx", "migration")
         assert len(decided["tried_before"]) == 1
+        (left,) = decided["broke_off"]
+        assert [left["replica"]] == decided["tried_before"] != [decided["replica"]]
+        assert (left["cause"], left["reason"]) == (ends, "turn")
+        assert decided["ttft_seconds"] <= left["seconds"] <= decided["seconds"]
 
 
 def test_rest_is_asked_for_by_tokens_and_with_what_is_left_of_the_limits() -> None:
