@@ -104,6 +104,33 @@ alike = [(4.0, "x", 1.0), (4.0, "x", 1.0), (4.0, "y", 2.0), (5.0, "x", 1.0)]
 print(json.dumps([balance.known([4.0, 3.0, 3.0], 2), balance.seen(sessions, 2), balance.copied(alike, 2),
                   balance.copied([(9.0, "", 0.0), (1.0, "", 0.0)], 2)]))
 """
+FORCED = """
+from forced import evenness
+from run import ALL
+def policies(own, fast, slow):
+    rest = {name: [sample([9.0], 3.0)] * 2 for name in ALL}
+    return {**rest, "hypertier": [sample([1.0], own)] * 2,
+            "ray": [sample([1.09], fast - 0.1), sample([1.09], fast + 0.1)],
+            "llm-d": [sample([1.2], slow)] * 2}
+print(json.dumps([str(evenness(policies(*case), hindsight)) for *case, hindsight in (
+    (1.1, 2.0, 2.0, 1.0), (1.2, 1.05, 1.0, 1.0), (1.2, 1.15, 1.0, 1.08), (1.2, 1.15, 1.0, 1.15))]))
+"""
+MOVED = """
+import sys
+from cells import Cell, traffic
+from moving import Planned, apart, evened, moved, p90
+from hypertier.simulation.cluster import simulate
+cell = Cell("conversation", num_replicas=4, num_requests=200)
+def lopsided(world):
+    return Planned([0 if number % 3 else number % 4 for number in range(200)])
+before = simulate(traffic(cell, 5), cell.spec, lopsided, 5)
+one = moved(cell, before, 1, 1.1)
+changed = [job for job in before.jobs if one[job.number] != job.replica]
+print(json.dumps([apart(before.busy_seconds),
+                  evened(cell, 5, lopsided, 1.1, 1.1), evened(cell, 5, lopsided, 0.0, 1.1),
+                  len({job.request.session for job in changed}),
+                  sorted({job.replica for job in changed})]))
+"""
 
 
 def said(script: str, *arguments: str) -> Any:
@@ -126,6 +153,26 @@ def test_work_that_stays_where_its_session_began_is_as_far_apart_as_that_makes_i
     assert (known, seen) == (6.0 / 5.0, 7.0 / 5.0)
     assert copied == [21.0 / 20.0, 11.0 / 10.5], "x is computed on both, y on one"
     assert hopeless is None
+
+
+def test_a_cell_is_forced_where_neither_a_peer_as_fast_nor_hindsight_comes_nearer_to_even() -> None:
+    met, by_peer, by_hindsight, forced = said(FORCED)
+
+    assert met.startswith("met ")
+    assert by_peer.startswith("a peer does ")
+    assert "peer 1.05 ray" in by_peer, "of the policies as fast, the mean of its seeds"
+    assert "at any price 1.00 llm-d at 1.2 times" in by_peer
+    assert by_hindsight.startswith("hindsight does ")
+    assert forced.startswith("forced ")
+
+
+def test_hindsight_moves_sessions_from_the_busiest_as_long_as_nobody_waits_longer() -> None:
+    before, after, without_slack, num_sessions, replicas = said(MOVED)
+
+    assert before > 1.5
+    assert after <= 1.1
+    assert without_slack == before, "no run is as fast as that"
+    assert (num_sessions, replicas) == (1, [0])
 
 
 def test_it_compares_means_with_the_best_single_peer_and_cells_with_their_own_best() -> None:
