@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from itertools import count
 from typing import Any
 
 from hypertier.errors import ConfigError, WorkerError
@@ -31,24 +32,39 @@ START_SECONDS = 120.0
 SILENT_SECONDS = 30.0
 """A worker says that it is alive each second; one that does not is stuck, and is killed."""
 STEADY_SECONDS = 60.0
-"""A worker that served for so long and ends is started again at once."""
+"""A worker that served for so long and ends is started again at once, as one that ends for the first time."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 30.0
 MAX_FAILED_STARTS = 5
 EXIT_SECONDS = 15.0
 """Beyond the time to drain, for a worker to end by itself."""
 
 
+def pause_before(last: float | None, served_seconds: float) -> float:
+    """Seconds until a worker that ended is started again; `last` is the pause before it, None for no such.
+
+    The first end may be chance, and is made good at once; further ones of workers that are young wait longer
+    and longer, so that what makes all of them end costs little.
+    """
+    if last is None or served_seconds > STEADY_SECONDS:
+        return 0.0
+    return min(max(2 * last, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+
+
 class Supervisor:
     """The workers of one router, and all sockets that they serve on.
 
-    A worker that ends unasked is started again, sooner if it had served long; until then another serves on
-    its sockets, too, so that nobody waits there. `restarts` counts by cause: `exit`, `signal` or `silent`;
-    `reloads` by result. One that can't be started MAX_FAILED_STARTS times in a row ends the router, by its
-    `failure`.
+    A worker that ends unasked is started again after `pause_before`; until then another serves on its
+    sockets, too, so that nobody waits there. `restarts` counts by cause: `exit`, `signal` or `silent`;
+    `reloads` by result. Where one can't be started MAX_FAILED_STARTS times in a row and no other serves, that
+    ends the router, by its `failure`.
     """
 
     def __init__(
-        self, settings: RouterSettings, *, start_worker: Callable[..., Awaitable[Worker]] = Worker.start
+        self,
+        settings: RouterSettings,
+        *,
+        start_worker: Callable[..., Awaitable[Worker]] = Worker.start,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         assert settings.workers is not None
         self.settings = settings
@@ -64,6 +80,7 @@ class Supervisor:
         self._changing = [asyncio.Lock() for _ in range(settings.workers)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._start_worker = start_worker
+        self._sleep = sleep
         self._now = asyncio.get_running_loop().time
 
     @property
@@ -91,16 +108,16 @@ class Supervisor:
 
         The first goes alone, so that what can't work is said once. Raises ConfigError or WorkerError.
         """
-        settings, count = self.settings, len(self.current)
-        self._clients = sockets.bind_group("--listen", settings.address, count)
+        settings, number = self.settings, len(self.current)
+        self._clients = sockets.bind_group("--listen", settings.address, number)
         self._peers = [
             sockets.bind("--peer-listen", peer_address(settings, slot))
-            for slot in range(count if shares_news(settings) or hears_others(settings) else 0)
+            for slot in range(number if shares_news(settings) or hears_others(settings) else 0)
         ]
         await self.admin.start()
         try:
             first = self.current[0] = await self._begin(0)
-            begun = await asyncio.gather(*map(self._begin, range(1, count)), return_exceptions=True)
+            begun = await asyncio.gather(*map(self._begin, range(1, number)), return_exceptions=True)
             problems = [worker for worker in begun if isinstance(worker, BaseException)]
             self.current[1:] = [None if isinstance(worker, BaseException) else worker for worker in begun]
             if problems:
@@ -108,7 +125,7 @@ class Supervisor:
         except BaseException:
             await self.stop()
             raise
-        for slot in range(count):
+        for slot in range(number):
             self._do(self._keep(slot))
         self._do(self._watch())
         self.num_healthy = first.ready.result()
@@ -116,6 +133,8 @@ class Supervisor:
     async def reload(self) -> None:
         """Replace every worker, one after the other, each once another serves in its place."""
         for slot in range(len(self.current)):
+            if self.current[slot] is None:  # it is started until it starts, with what is new
+                continue
             async with self._changing[slot]:
                 old = self.current[slot]
                 if old is None or self.stopping:  # a new one is on its way
@@ -196,7 +215,7 @@ class Supervisor:
 
     async def _keep(self, slot: int) -> None:
         """Start another, as often as the one that serves there ends unasked."""
-        pause = 0.0
+        pause: float | None = None
         while True:
             worker = self.current[slot]
             assert worker is not None
@@ -209,36 +228,37 @@ class Supervisor:
                     continue
                 cause = "silent" if worker.is_silent else "exit" if status >= 0 else "signal"
                 self.restarts[cause] += 1
-                if self._now() - worker.started_at > STEADY_SECONDS:
-                    pause = 0.0
+                pause = pause_before(pause, self._now() - worker.started_at)
                 log.error("worker %d ended with %d (%s); another starts in %g s", slot, status, cause, pause)
                 self.admin.retain(worker)
                 self.current[slot] = None
-                await asyncio.sleep(pause)
-                if self._ending.is_set():
-                    return
-                pause = min(max(2 * pause, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+                await self._sleep(pause)
                 try:
                     self.current[slot] = await self._start_again(slot)
                 except WorkerError as error:
                     self.failure = error
                     self.on_failure()
                     return
+                if self.current[slot] is None:
+                    return
                 self._cover()
 
-    async def _start_again(self, slot: int) -> Worker:
-        pause = MIN_PAUSE_SECONDS
-        for attempt in range(1, MAX_FAILED_STARTS + 1):
+    async def _start_again(self, slot: int) -> Worker | None:
+        """Try until one serves; None where all ends meanwhile. Raises WorkerError, see the class."""
+        for attempt in count(1):
+            if self.stopping:
+                return None
             try:
                 return await self._begin(slot)
             except WorkerError as error:
                 log.error("worker %d does not start, try %d: %s", slot, attempt, error)
-                last = error
-            await asyncio.sleep(pause)
-            pause *= 2
-        raise WorkerError(
-            f"worker {slot} did not start {MAX_FAILED_STARTS} times in a row, last since: {last}"
-        )
+                is_alone = not any(one is not None and one.serves for one in self.current)
+                if attempt >= MAX_FAILED_STARTS and is_alone:
+                    raise WorkerError(
+                        f"worker {slot} did not start {attempt} times in a row, last since: {error}"
+                    ) from error
+            await self._sleep(min(MIN_PAUSE_SECONDS * 2 ** (attempt - 1), MAX_PAUSE_SECONDS))
+        return None
 
     def _cover(self) -> None:
         """Have one that serves do so on the sockets of those that are away, too."""

@@ -12,7 +12,7 @@ from fakes_engine import RawClient, eventually, get, run_loop
 
 from hypertier.errors import WorkerError
 from hypertier.router.settings import RouterSettings
-from hypertier.router.workers.supervisor import Supervisor
+from hypertier.router.workers.supervisor import STEADY_SECONDS, Supervisor, pause_before
 
 PAGE = '# TYPE hypertier_router_requests_total counter\nhypertier_router_requests_total{{status="2xx"}} {}\n'
 
@@ -70,20 +70,27 @@ class Started:
     def __init__(self, num_ready: int) -> None:
         self.workers: list[FakeWorker] = []
         self.problems: list[Exception] = []
-        self._num_ready = num_ready
+        self.num_ready = num_ready
+        self.hold: asyncio.Event | None = None  # until which those that start now do not
 
     async def __call__(self, slot: int, *_: Any) -> FakeWorker:
+        if self.hold is not None:
+            await self.hold.wait()
         if self.problems:
             raise self.problems.pop(0)
         worker = FakeWorker(slot, 100 + len(self.workers))
         self.workers.append(worker)
-        if len(self.workers) <= self._num_ready:
+        if len(self.workers) <= self.num_ready:
             worker.ready.set_result(1)
         return worker
 
 
+async def no_pause(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
 def supervised(act: Callable[[Supervisor, Started], Awaitable[None]], *, num_workers: int) -> None:
-    """Act on a supervisor all of whose workers serve."""
+    """Act on a supervisor all of whose workers serve, and which waits for nothing."""
 
     async def run() -> None:
         settings = RouterSettings(
@@ -94,7 +101,7 @@ def supervised(act: Callable[[Supervisor, Started], Awaitable[None]], *, num_wor
             workers=num_workers,
         )
         started = Started(num_workers)
-        supervisor = Supervisor(settings, start_worker=started)  # type: ignore[arg-type]
+        supervisor = Supervisor(settings, start_worker=started, sleep=no_pause)  # type: ignore[arg-type]
         await supervisor.start()
         try:
             await act(supervisor, started)
@@ -210,3 +217,55 @@ def test_where_one_of_the_first_workers_cannot_serve_all_others_end() -> None:
         assert [worker.exit_status for worker in started.workers] == [-9, -9]
 
     run_loop(run())
+
+
+def test_first_end_is_made_good_at_once_and_young_ones_in_a_row_wait_longer() -> None:
+    pause, pauses = None, []
+    for _ in range(9):
+        pause = pause_before(pause, served_seconds=1.0)
+        pauses.append(pause)
+
+    assert pauses == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert pause_before(30.0, served_seconds=STEADY_SECONDS + 1) == 0.0
+
+
+def test_a_worker_that_does_not_start_is_tried_as_long_as_another_serves() -> None:
+    async def act(supervisor: Supervisor, started: Started) -> None:
+        started.problems += [OSError("no more processes")] * 20
+        started.num_ready = 3
+
+        started.workers[0].end(-9)
+        await eventually(lambda: supervisor.current[0] is started.workers[-1])
+
+        assert (len(started.workers), supervisor.failure) == (3, None)
+
+    supervised(act, num_workers=2)
+
+
+def test_a_worker_that_does_not_start_ends_the_router_where_none_serves() -> None:
+    async def act(supervisor: Supervisor, started: Started) -> None:
+        started.problems += [OSError("no more processes")] * 20
+
+        started.workers[0].end(-9)
+        await eventually(lambda: supervisor.failure is not None)
+
+        assert "did not start 5 times in a row" in str(supervisor.failure)
+        assert len(started.problems) == 15
+
+    supervised(act, num_workers=1)
+
+
+def test_a_reload_passes_over_a_worker_that_does_not_start() -> None:
+    async def act(supervisor: Supervisor, started: Started) -> None:
+        started.num_ready = 3
+        starting = started.hold = asyncio.Event()
+        started.workers[0].end(-9)
+        await eventually(lambda: supervisor.current[0] is None)
+        started.hold = None
+
+        await supervisor.reload()
+
+        assert supervisor.current == [None, started.workers[-1]]
+        starting.set()
+
+    supervised(act, num_workers=2)
