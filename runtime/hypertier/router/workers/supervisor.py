@@ -35,6 +35,8 @@ STEADY_SECONDS = 60.0
 """A worker that served for so long and ends is started again at once, as one that ends for the first time."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 30.0
 MAX_FAILED_STARTS = 5
+MAX_LEAVING = 2
+"""Of each worker, those that it replaced and that finish what they have; each has an index of its own."""
 EXIT_SECONDS = 15.0
 """Beyond the time to drain, for a worker to end by itself."""
 
@@ -131,8 +133,13 @@ class Supervisor:
         self.num_healthy = first.ready.result()
 
     async def reload(self) -> None:
-        """Replace every worker, one after the other, each once another serves in its place."""
+        """Replace every worker, one after the other, each once another serves in its place.
+
+        Where MAX_LEAVING of a worker's predecessors still drain, that waits for one of them, for as long as
+        they may take: no request is cut off for it, and who asks often has no pile of processes.
+        """
         for slot in range(len(self.current)):
+            await self._few_leave(slot)
             if self.current[slot] is None:  # it is started until it starts, with what is new
                 continue
             async with self._changing[slot]:
@@ -259,6 +266,26 @@ class Supervisor:
                     ) from error
             await self._sleep(min(MIN_PAUSE_SECONDS * 2 ** (attempt - 1), MAX_PAUSE_SECONDS))
         return None
+
+    async def _few_leave(self, slot: int) -> None:
+        """Return once less than MAX_LEAVING drain there."""
+        while True:
+            leaving = [
+                one for one in self.leaving if one.slot == slot and one.is_leaving and one.exit_status is None
+            ]
+            if len(leaving) < MAX_LEAVING or self.stopping:
+                return
+            log.warning(
+                "the reload waits: processes %s, which worker %d replaced, still finish what they have",
+                ", ".join(str(one.pid) for one in sorted(leaving, key=lambda one: one.started_at)),
+                slot,
+            )
+            ends = [asyncio.ensure_future(one.ended()) for one in leaving]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for end in ends:
+                    end.cancel()
 
     def _cover(self) -> None:
         """Have one that serves do so on the sockets of those that are away, too."""

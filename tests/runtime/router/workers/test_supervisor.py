@@ -25,6 +25,7 @@ class FakeWorker:
     pid: int
     page: str = ""
     told: list[dict[str, Any]] = field(default_factory=list)
+    has_requests: bool = False
     is_silent: bool = False
     is_leaving: bool = False
     exit_status: int | None = None
@@ -44,7 +45,7 @@ class FakeWorker:
 
     def tell(self, do: str, **more: Any) -> None:
         self.told.append({"do": do, **more})
-        if do in ("drain", "leave"):
+        if do in ("drain", "leave") and not self.has_requests:
             self.end(0)
 
     def kill(self) -> None:
@@ -269,3 +270,22 @@ def test_a_reload_passes_over_a_worker_that_does_not_start() -> None:
         starting.set()
 
     supervised(act, num_workers=2)
+
+
+def test_many_reloads_leave_no_pile_of_processes_that_drain(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(supervisor: Supervisor, started: Started) -> None:
+        started.num_ready = 9
+        for _ in range(2):
+            started.workers[-1].has_requests = True
+            await supervisor.reload()
+        reload = asyncio.create_task(supervisor.reload())
+        await eventually(lambda: reload.done() or "still finish what they have" in caplog.text)
+        before = len(started.workers)
+
+        started.workers[0].end(0)
+        await reload
+
+        assert (before, len(started.workers)) == (3, 4)
+        assert supervisor.current == [started.workers[-1]]
+
+    supervised(act, num_workers=1)
