@@ -20,8 +20,8 @@ NO_CHARACTER = "\ufffd"
 class Reciter:
     """Answers chats and completions. What it says next follows from the tokens of its prompt alone.
 
-    A piece has `piece_tokens`. After `num_pieces` of them it `ends`: `closed` is its connection, or an
-    `error` stands in the stream.
+    A piece has `piece_tokens`. After `num_pieces` of them it `ends`: `closed` is its connection, an `error`
+    stands in the stream, or it is `idle` until it may `go`.
     """
 
     num_pieces: int | None = None
@@ -30,6 +30,8 @@ class Reciter:
     answer: str = ANSWER
     knows_tokens: bool = True
     status: bytes = b"200 OK"
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    is_idle: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
 
@@ -55,6 +57,9 @@ class Reciter:
                 await writer.drain()
                 writer.transport.close()
                 return
+            if number == self.num_pieces and self.ends == "idle":
+                self.is_idle = True
+                await self.go.wait()
             writer.write(_event(event))
         writer.write(chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
 

@@ -257,6 +257,12 @@ def _say_version(ctx: click.Context, param: click.Parameter, is_asked: bool) -> 
     help="Silence of an engine with streams waiting after which it is out of the choice; 0 is never.",
 )
 @click.option(
+    "--stream-idle-timeout",
+    default=60.0,
+    show_default=True,
+    help="Seconds without a byte inside a stream after which --migration-limit moves it on; 0 is never.",
+)
+@click.option(
     "--slow-start-seconds",
     default=10.0,
     show_default=True,
@@ -375,6 +381,7 @@ def command(
     retry_budget: float,
     migration_limit: int,
     stall_timeout_seconds: float,
+    stream_idle_timeout: float,
     slow_start_seconds: float,
     gather_seconds: float,
     max_body_bytes: int,
@@ -450,6 +457,7 @@ def command(
         retry_budget=retry_budget,
         migration_limit=migration_limit,
         stall_timeout_seconds=stall_timeout_seconds,
+        stream_idle_timeout_seconds=stream_idle_timeout,
         slow_start_seconds=slow_start_seconds,
         gather_seconds=gather_seconds,
         max_body_bytes=max_body_bytes,

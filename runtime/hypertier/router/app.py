@@ -199,7 +199,11 @@ class Router:
             settings, proxy, self.replicas, self.metrics, admission=admission, models=self._models
         )
         if settings.migration_limit:
-            migration = Migration(settings.migration_limit, self._models.context_of)
+            migration = Migration(
+                settings.migration_limit,
+                self._models.context_of,
+                idle_seconds=settings.stream_idle_timeout_seconds,
+            )
             self.front.migration = migration
             self.metrics.registry.register(MigrationCounts(migration))
         if settings.capture is not None:

@@ -23,6 +23,7 @@ def check_numbers(settings: RouterSettings) -> None:
         ("--retry-budget", settings.retry_budget, 0, "0 or more retries for each request, such as 0.2"),
         ("--migration-limit", settings.migration_limit, 0, "0 or more further replicas; 0 is off"),
         ("--stall-timeout-seconds", settings.stall_timeout_seconds, 0, "0 or more seconds; 0 is never"),
+        ("--stream-idle-timeout", settings.stream_idle_timeout_seconds, 0, "0 or more seconds; 0 is never"),
         ("--slow-start-seconds", settings.slow_start_seconds, 0, "0 or more seconds"),
         ("--gather-seconds", settings.gather_seconds, 0, GATHER),
         (
@@ -61,7 +62,7 @@ def check_numbers(settings: RouterSettings) -> None:
     for setting, got, *_ in at_least:
         if setting.endswith("-bytes") and got > MAX_BYTES:
             raise ConfigError(setting, got, f"at most {MAX_BYTES} bytes, 1 TiB")
-        if setting.endswith("-seconds") and got > MAX_SECONDS:
+        if setting.endswith(("-seconds", "-timeout")) and got > MAX_SECONDS:
             raise ConfigError(setting, got, f"0 to {MAX_SECONDS} seconds, a day")
     if settings.hold_seconds > settings.response_timeout_seconds:
         raise ConfigError(

@@ -230,6 +230,15 @@ class Transcript:
             return without_ids(event)
         return b"data: %b\n\n" % msgspec.json.encode(self._reshaped(told, choice))
 
+    @property
+    def has_token(self) -> bool:
+        """The engine that writes now has begun to."""
+        return len(self._kept) + len(self._open) > self._num_before
+
+    def has_limit(self, context_tokens: int | None) -> bool:
+        """It is known how many tokens the whole may have."""
+        return self._plan.max_tokens is not None or context_tokens is not None
+
     def lose(self, why: str) -> None:
         """It can't be gone on with any more: nothing more of it is kept."""
         self.lost = self.lost or why

@@ -58,8 +58,8 @@ class Prefilled:
 class BrokeOff:
     """A replica that wrote a part of an answer and failed inside it, so that another one went on.
 
-    `cause` is `closed`, its connection, or `error`, which it told inside the stream. `seconds` are from the
-    request to there.
+    `cause` is `closed`, its connection, `error`, which it told inside the stream, or `idle`, it fell silent
+    there. `seconds` are from the request to that.
     """
 
     __slots__ = ("cause", "choice", "seconds")

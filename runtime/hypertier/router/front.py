@@ -193,6 +193,8 @@ class Front:
         if self.prefillers is not None:
             self.prefillers.sweep()
         self.shadows.sweep(self.tick, settings.response_timeout_seconds)
+        if self.migration is not None:
+            self.migration.sweep(self.tick, pending)
         for connection in list(self.connections):
             connection.sweep(
                 read_timeout=settings.read_timeout_seconds,

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any, Final, cast
 
@@ -45,13 +45,23 @@ _ACCEPT_ENCODING: Final = re.compile(rb"\r\naccept-encoding:[^\r\n]*", re.IGNORE
 class Migration:
     """What streams that may be migrated share.
 
-    `ended` counts those that broke off by what came of it, `ineligible` those that never could be by what in
-    their request forbids it. `context_of` a model are the tokens of its prompt and answer together.
+    `causes` counts how they broke off (see `BrokeOff`), `ended` what came of it, `ineligible` those that
+    never could be by what in their request forbids it. `context_of` a model are the tokens of its prompt and
+    answer together. `idle_seconds` without a byte, once an engine has begun to write, are as a break; 0 never
+    is. `sweep` is to be called once a second.
     """
 
-    def __init__(self, limit: int, context_of: Callable[[bytes | None], int | None]) -> None:
+    def __init__(
+        self,
+        limit: int,
+        context_of: Callable[[bytes | None], int | None],
+        *,
+        idle_seconds: float = 0.0,
+    ) -> None:
         self.limit = limit
         self.context_of = context_of
+        self.idle_seconds = idle_seconds
+        self.causes: Counter[str] = Counter()
         self.seam_seconds = SEAM_SECONDS
         self.budget = BodyBudget(MIGRATION_BYTES)
         self.ended: Counter[str] = Counter()
@@ -79,6 +89,18 @@ class Migration:
             made = "malformed"
         self.ineligible[made] += 1
         return Exchange(proxy, client, request, inference, request_id, grant)
+
+    def sweep(self, tick: int, pending: Iterable[object]) -> None:
+        """Take streams away from engines that fell silent inside them, as far as others can go on."""
+        if not self.idle_seconds:
+            return
+        for exchange in pending:
+            if (
+                isinstance(exchange, Migratable)
+                and exchange.last_tick >= 0
+                and tick - exchange.last_tick > self.idle_seconds
+            ):
+                exchange.leave_idle()
 
 
 class Migratable(Exchange):
@@ -118,12 +140,33 @@ class Migratable(Exchange):
     def resume(self) -> None:
         """The client caught up."""
         self._is_paused = False
+        self.last_tick = -1  # until here it was not listened to
         super().resume()
 
     def cancel(self) -> None:
         """The client is gone, maybe while nobody has its request."""
         self._ends_on_the_way("client_closed", "client_closed")
         super().cancel()
+
+    def time_out(self) -> None:
+        """The engine was silent for too long."""
+        if self._chunks is None or self._replica is None:
+            super().time_out()
+        else:
+            self._close_upstream()
+            self._go_over("idle")
+
+    def leave_idle(self) -> None:
+        """Its engine wrote nothing for a while: go on elsewhere, where that can be.
+
+        Not from one that has not begun (a prompt may take long), nor where the client does not read. Where
+        nobody can go on it is waited for: what it says late is better than no end.
+        """
+        if self._is_paused or self._upstream is None or not self._transcript.has_token or self._why_not():
+            return
+        if self._transcript.is_finished or not self._proxy.retry_budget.is_spent:
+            self._close_upstream()
+            self._go_over("idle")
 
     def _expire(self, seconds: float) -> None:
         self._ends_on_the_way("broken", "deadline")
@@ -165,6 +208,7 @@ class Migratable(Exchange):
 
     def relay(self, data: bytes) -> None:
         """Bytes of the body; what an engine says that is being left goes nowhere."""
+        self.last_tick = -1
         shown = data if self._chunks is None else self._shown(data)
         if shown:
             super().relay(shown)
@@ -225,10 +269,11 @@ class Migratable(Exchange):
         for event in chunks.events(data):
             shown += transcript.read(event)
             if transcript.fault:
-                why = self._why_not()
+                why = self._why_not() or self._spent()
                 if not why:
                     self._leave_by("")
                     break
+                self._migration.causes["error"] += 1
                 self._migration.ended[why] += 1
                 shown += transcript.pass_on(why)
         if chunks.is_uncut and not self._is_leaving:
@@ -248,7 +293,7 @@ class Migratable(Exchange):
         return self._without_ids.read(chunks.uncut(), is_last=chunks.is_complete)
 
     def _why_not(self) -> str:
-        """Why the answer is not gone on with elsewhere; empty where it can be."""
+        """Why the answer can't be gone on with elsewhere; empty where it can."""
         proxy, replica = self._proxy, self._replica
         if self._transcript.lost:
             return self._transcript.lost
@@ -256,10 +301,14 @@ class Migratable(Exchange):
             return ""
         if self._num_migrations >= self._migration.limit:
             return "limit"
+        if not self._transcript.has_limit(self._migration.context_of(self.inference.model)):
+            return "context"
         tried = {*self._tried, replica} if replica is not None else self._tried
-        if not proxy.picker.candidates(self.inference, tried):
-            return "no_replica"
-        return "" if proxy.retry_budget.has() else "budget"
+        return "" if proxy.picker.candidates(self.inference, tried) else "no_replica"
+
+    def _spent(self) -> str:
+        """Why nobody is asked for the rest, though somebody could go on."""
+        return "" if self._transcript.is_finished or self._proxy.retry_budget.has() else "budget"
 
     def _leave_by(self, why: str) -> None:
         """Leave the engine that is speaking, as soon as it has been listened to."""
@@ -279,6 +328,7 @@ class Migratable(Exchange):
 
     def _go_over(self, cause: str) -> None:
         """The replica failed inside the answer: to the next one, if that may be. `cause`: see `BrokeOff`."""
+        self._migration.causes[cause] += 1
         why = self._why_not()
         if not why and not self._transcript.is_finished and not self._proxy.retry_budget.take():
             why = "budget"
@@ -377,6 +427,12 @@ class MigrationCounts(Collector):
             "Streams that broke off, by whether another replica went on, or why none did.",
             ["end"],
             self._migration.ended,
+        )
+        yield counter(
+            "hypertier_router_migration_causes",
+            "Streams that broke off, by how: closed, error, or idle.",
+            ["cause"],
+            self._migration.causes,
         )
         yield counter(
             "hypertier_router_migrations_ineligible",

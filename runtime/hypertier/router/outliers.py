@@ -141,9 +141,14 @@ class RetryBudget:
         """A request came."""
         self._requests += 1
 
+    @property
+    def is_spent(self) -> bool:
+        """One more would be too many."""
+        return self._retries + 1 > self._ratio * self._requests + self.RESERVE
+
     def has(self) -> bool:
         """One more would be within it; where not, that counts as refused."""
-        if self._retries + 1 > self._ratio * self._requests + self.RESERVE:
+        if self.is_spent:
             self.num_refused += 1
             return False
         return True

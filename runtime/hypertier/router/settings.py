@@ -136,6 +136,7 @@ class RouterSettings:
     connect_timeout_seconds: float = 3.0
     response_timeout_seconds: float = 1800.0
     stall_timeout_seconds: float = 300.0
+    stream_idle_timeout_seconds: float = 60.0
     slow_start_seconds: float = 10.0
     gather_seconds: float = 0.002
     read_timeout_seconds: float = 30.0

@@ -184,6 +184,7 @@ class Timeouts:
     connect: str = "3s"
     response: str = "30m"
     stall: str = "5m"
+    stream_idle: str = "1m"
     slow_start: str = "10s"
     read: str = "30s"
     idle: str = "75s"
@@ -201,6 +202,7 @@ class Timeouts:
             ("connect", self.connect, 1),
             ("response", self.response, 1),
             ("stall", self.stall, 0),
+            ("streamIdle", self.stream_idle, 0),
             ("slowStart", self.slow_start, 0),
             ("read", self.read, 1),
             ("idle", self.idle, 1),

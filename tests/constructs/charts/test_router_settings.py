@@ -44,6 +44,7 @@ EVERYTHING = Routing(
         connect="2s",
         response="10m",
         stall="1m",
+        stream_idle="45s",
         slow_start="20s",
         read="20s",
         idle="60s",

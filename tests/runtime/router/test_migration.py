@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,19 @@ from typing import Any
 
 import pytest
 from fakes_access import ACME, AccessFolder, bearer, salt_of
-from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, get, json_answer, post, run_loop
+from fakes_engine import (
+    SSE_HEAD,
+    Answer,
+    FakeEngine,
+    RawClient,
+    Received,
+    chunk,
+    eventually,
+    get,
+    json_answer,
+    post,
+    run_loop,
+)
 from fakes_router import routed
 from fakes_streams import ANSWER, END, PROMPT, Reciter
 
@@ -468,6 +481,164 @@ def test_client_that_goes_away_while_its_answer_moves_leaves_nothing_behind() ->
             return migration.budget.held_bytes, len(router.front.connections)
 
     assert run_loop(act())[0] == 0
+
+
+IDLE_SECONDS = 1000
+"""More than a test lasts: ticks are a test's own."""
+
+
+async def idled(router: Router, ticks: int) -> None:
+    """So many seconds pass without a byte."""
+    await eventually(lambda: bool(router.replicas.in_flight))
+    for _ in range(ticks):
+        router.front.sweep()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completion"])
+def test_stream_leaves_an_engine_that_falls_silent_inside_it(path: bytes) -> None:
+    async def act() -> tuple[Answer, list[str], int, Any, Counter[str]]:
+        first = Reciter(4, "idle")
+        silent = FakeEngine(first)
+        async with routed(
+            silent, FakeEngine(Reciter()), migration_limit=1, stream_idle_timeout_seconds=IDLE_SECONDS
+        ) as router:
+            migration = router.front.migration
+            assert migration is not None
+            client = await RawClient.connect(router.port)
+            client.send(asking(path))
+            await eventually(lambda: first.is_idle)
+            await idled(router, IDLE_SECONDS - 10)
+            before = [*migration.causes]
+            await idled(router, 20)
+            answer = await client.answer()
+            await eventually(lambda: silent.num_disconnects == 1)
+            told = router.front._proxy.decisions.told(None, 1)[0]
+            return answer, before, silent.num_disconnects, told, migration.ended | migration.causes
+
+    answer, before, _, decided, counts = run_loop(act())
+
+    assert text_of(events_of(answer)) == ANSWER
+    assert answer.is_whole
+    assert before == []
+    assert counts == {"continued": 1, "idle": 1}
+    assert (decided["status"], decided["broke_off"][0]["cause"]) == ("2xx", "idle")
+
+
+def test_a_stream_that_lacks_its_end_alone_gets_it_where_the_engine_falls_silent() -> None:
+    async def act() -> tuple[Answer, Counter[str]]:
+        silent = FakeEngine(Reciter(NUM_TOKENS + 1, "idle"))
+        async with routed(silent, migration_limit=1, stream_idle_timeout_seconds=IDLE_SECONDS) as router:
+            client = await RawClient.connect(router.port)
+            client.send(asking(CHAT, **USAGE))
+            head = await client.reader.readuntil(b"\r\n\r\n")
+            await client.reader.readuntil(b'"stop"')
+            await idled(router, IDLE_SECONDS + 10)
+            rest = await client.reader.readuntil(b"[DONE]")
+            assert router.front.migration is not None
+            return Answer(200, head, rest), router.front.migration.ended
+
+    answer, ended = run_loop(act())
+
+    assert b'"completion_tokens":%d' % NUM_TOKENS in answer.body
+    assert ended == {"finished": 1}
+
+
+async def silent_before_the_first_token(request: Received, writer: asyncio.StreamWriter) -> None:
+    """As where a prompt is long: the engine says who speaks, and that it is alive."""
+    role = {"id": "1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+    told = json.dumps({**role, "prompt_token_ids": PROMPT}).encode()
+    writer.write(SSE_HEAD + chunk(b"data: " + told + b"\n\n") + chunk(b": ping\n\n"))
+    await asyncio.Event().wait()
+
+
+WAITED_FOR: dict[str, tuple[list[Any], dict[str, Any], dict[str, Any]]] = {
+    "before its first token": ([silent_before_the_first_token, Reciter()], {}, {}),
+    "nobody who could go on": ([Reciter(4, "idle")], {}, {}),
+    "a stream that can't be gone on with": ([Reciter(4, "idle"), Reciter()], {}, {"n": 2}),
+    "as often as may be": ([Reciter(4), Reciter(4, "idle"), Reciter()], {}, {}),
+    "never, as set": ([Reciter(4, "idle"), Reciter()], {"stream_idle_timeout_seconds": 0}, {}),
+}
+
+
+@pytest.mark.parametrize(("answers", "settings", "fields"), WAITED_FOR.values(), ids=WAITED_FOR)
+def test_silence_is_waited_out(answers: list[Any], settings: Any, fields: Any) -> None:
+    async def act() -> tuple[int, bool]:
+        fresh = [replace(each, go=asyncio.Event()) if isinstance(each, Reciter) else each for each in answers]
+        engines = [FakeEngine(each) for each in fresh]
+        limits: dict[str, Any] = {"migration_limit": 1, "stream_idle_timeout_seconds": 50} | settings
+        silent = [each for each in fresh if isinstance(each, Reciter) and each.ends == "idle"]
+        async with routed(*engines, **limits) as router:
+            client = await RawClient.connect(router.port)
+            client.send(asking(CHAT, **fields))
+            await client.reader.readuntil(b"\n\n")
+            await eventually(lambda: all(each.is_idle for each in silent))
+            await idled(router, 500)
+            assert router.front.migration is not None
+            left = router.front.migration.causes["idle"]
+            for each in silent:
+                each.go.set()
+                await client.reader.readuntil(b"[DONE]")
+            return left, router.replicas.in_flight <= 1
+
+    assert run_loop(act()) == (0, True)
+
+
+def test_streams_wait_at_a_silent_engine_while_too_many_were_sent_anew_and_none_counts_as_refused() -> None:
+    async def act() -> tuple[Counter[str], int, bool]:
+        first = Reciter(4, "idle")
+        async with routed(
+            FakeEngine(first), FakeEngine(Reciter()), migration_limit=1, retry_budget=0.0
+        ) as router:
+            budget = router.front._proxy.retry_budget
+            while budget.take():
+                pass
+            before = budget.num_refused
+            client = await RawClient.connect(router.port)
+            client.send(asking(CHAT))
+            await eventually(lambda: first.is_idle)
+            budget.tick = lambda: None  # type: ignore[method-assign]
+            await idled(router, 200)
+            assert router.front.migration is not None
+            left = Counter(router.front.migration.causes)
+            budget._retries = 0
+            await idled(router, 1)
+            return left, budget.num_refused - before, (await client.answer()).is_whole
+
+    assert run_loop(act()) == (Counter(), 0, True)
+
+
+def test_client_that_reads_slowly_leaves_no_engine() -> None:
+    class Flood(Reciter):
+        async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+            text = "a" * 2**20
+            writer.write(SSE_HEAD)
+            for number in range(20):
+                told = {"id": "1", "choices": [{"text": text, "token_ids": [1], "prompt_token_ids": PROMPT}]}
+                told["choices"][0]["finish_reason"] = "stop" if number == 19 else None  # type: ignore[index]
+                writer.write(chunk(b"data: " + json.dumps(told).encode() + b"\n\n"))
+                await writer.drain()
+            writer.write(chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+    async def act() -> tuple[Counter[str], bool]:
+        async with routed(FakeEngine(Flood()), FakeEngine(Reciter()), migration_limit=1) as router:
+            client = await RawClient.connect(router.port)
+            client.send(asking(COMPLETIONS))
+            await eventually(lambda: bool(router.connections))
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            (connection,) = router.connections
+            await eventually(lambda: connection._writing_paused)
+            assert connection.exchange is not None
+            connection.exchange.last_tick = router.front.tick  # as if it had been silent just before
+            await idled(router, 500)
+            connection.resume_writing()  # as soon as it reads again, and before the engine's next byte
+            router.front.sweep()
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            answer = await client.answer()
+            assert router.front.migration is not None
+            return router.front.migration.causes, answer.is_whole
+
+    assert run_loop(act()) == (Counter(), True)
 
 
 def transcript() -> Transcript:
