@@ -36,13 +36,17 @@ def read(*parts: bytes) -> tuple[list[tuple[bytes, bytes, bytes]], bool]:
     """Method, target and body of each request, and whether the rest is refused."""
     budget = BodyBudget(1 << 20)
     reader = RequestReader(max_head_bytes=4096, max_body_bytes=1 << 16, budget=budget)
-    for part in parts:
-        reader.feed(part)
     requests = []
-    for request in reader.ready:
-        openai.read(request, session_key=b"user", hash_prompt=True)
-        request_head(request, b"id")
-        requests.append((request.method, request.target, bytes(request.body)))
+    for part in parts:
+        rest = part
+        while rest or reader.ready:
+            rest = reader.feed(rest)
+            while reader.ready:
+                request = reader.ready.popleft()
+                openai.read(request, session_key=b"user", hash_prompt=True)
+                request_head(request, b"id")
+                requests.append((request.method, request.target, bytes(request.body)))
+                budget.give(request.num_held_bytes)
     refused = reader.refusal is not None
     reader.drop()
     assert budget.held_bytes == 0

@@ -13,6 +13,8 @@ from hypertier.router.wire import BodyBudget, RequestReader
 
 # What a client may send ahead while its request is answered; more is left in the kernel.
 MAX_AHEAD_BYTES: Final = 64 * 1024
+# Requests that the router answers itself, `/health` or a refusal, come back to back; then others have a turn.
+MAX_IN_A_TURN: Final = 64
 # After a refusal, what is still on its way is read and dropped, or the close could reach the client
 # before the answer.
 MAX_LINGER_BYTES: Final = 4 * 1024 * 1024
@@ -126,6 +128,7 @@ class ClientConnection:
         self._reading_paused = False
         self._writing_paused = False
         self._serving = False
+        self._waits_for_turn = False
         self._was_heard = False
         self._lingering_since: int | None = None
         self._lingered_bytes = 0
@@ -253,7 +256,7 @@ class ClientConnection:
                 self.abort()
         elif self._tunnel is not None:
             self._tunnel.forward(data)
-        elif self._request is not None or self._writing_paused:
+        elif self._request is not None or self._writing_paused or self._waits_for_turn:
             self._ahead += data
             if len(self._ahead) > MAX_AHEAD_BYTES and not self._reading_paused:
                 self._reading_paused = True
@@ -329,13 +332,27 @@ class ClientConnection:
         reader = self._reader
         if not reader.started:
             self._message_tick = self._owner.tick
-        reader.feed(data)
+        rest = reader.feed(data)
+        if rest:
+            self._ahead[:0] = rest
+
+    def _take_turn(self) -> None:
+        self._waits_for_turn = False
+        if not self._serving:
+            self._serve()
 
     def _serve(self) -> None:
         self._serving = True
         reader = self._reader
+        num_left = MAX_IN_A_TURN
         while self._request is None and not self._writing_paused and self._is_open():
             if reader.ready:
+                if not num_left:
+                    if not self._waits_for_turn:
+                        self._waits_for_turn = True
+                        asyncio.get_running_loop().call_soon(self._take_turn)
+                    break
+                num_left -= 1
                 self._request = reader.ready.popleft()
                 self._owner.handle(self, self._request)
             elif reader.refusal is not None:
@@ -343,7 +360,7 @@ class ClientConnection:
             elif self._ahead:
                 data, self._ahead = bytes(self._ahead), bytearray()
                 self._feed(data)
-                if self._reading_paused:
+                if self._reading_paused and not self._ahead:
                     self._reading_paused = False
                     cast(asyncio.Transport, self._transport).resume_reading()
             else:

@@ -45,6 +45,9 @@ _HOST_LINE: Final = b"host:"
 MAX_HEADERS: Final = 128
 LONG_BODY_BYTES: Final = 64 * 1024
 """Where it is worth while to ask about the head before a body is read."""
+MAX_READY: Final = 64
+"""Requests that are read before the first of them is answered: a read may have thousands."""
+_PIECE_BYTES: Final = 32 * 1024
 # A part that is kept as it came costs some 50 bytes more than it is long, and some come byte by byte.
 _SHORT_BYTES: Final = 4096
 # Chunk framing costs 6 bytes for a body byte at worst without extensions; more is not a body but an attack.
@@ -111,15 +114,21 @@ class RequestReader:
         self._target = b""
         self._body_follows_upgrade = False
 
-    def feed(self, data: bytes) -> None:
-        """Read on. Never raises for what a client can send; look at `ready` and `refusal`."""
+    def feed(self, data: bytes) -> bytes:
+        """Read on, until MAX_READY requests or more are ready; returns what is left of `data` then.
+
+        Never raises for what a client can send; look at `ready` and `refusal`.
+        """
         while data and self.refusal is None and not self._closing:
+            if len(self.ready) >= MAX_READY:
+                return data
             if self._missing_bytes:
                 data = self._continue_plain(data)
             elif self.started:
                 data = self._feed_once(data)
             else:
                 data = self._begin(data)
+        return b""
 
     def drop(self) -> None:
         """Give back what a message, begun and never finished, holds of the budget; and all that is ready."""
@@ -204,16 +213,18 @@ class RequestReader:
             self._parts = []
 
     def _feed_once(self, data: bytes) -> bytes:
+        """Have llhttp read the next piece; returns what it has not read."""
+        data, rest = (data[:_PIECE_BYTES], data[_PIECE_BYTES:]) if len(data) > _PIECE_BYTES else (data, b"")
         request, was_in_head, was_in_body = self._request, self.started and not self.in_body, self.in_body
         parser = cast(httptools.HttpRequestParser, self._parser)
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             if self._request.upgrades:
-                self.behind = data[upgrade.args[0] :]
+                self.behind = data[upgrade.args[0] :] + rest
                 return b""
             self._decline_upgrade()
-            return data[upgrade.args[0] :]
+            return data[upgrade.args[0] :] + rest
         except httptools.HttpParserError as error:
             if not self._closing:  # bytes behind a request that ends the connection are nobody's
                 self._refuse(Refusal(400, f"not an HTTP/1.1 request: {error}", "malformed_request"))
@@ -224,7 +235,7 @@ class RequestReader:
                 self._refuse_head()
         elif request is self._request and was_in_body and self.in_body:
             self._bound_framing(len(data))
-        return b""
+        return rest
 
     def _decline_upgrade(self) -> None:
         """Read on as if none had been offered: httptools ends such a message behind its head, body or not."""
