@@ -78,6 +78,7 @@ class ModelReading:
             self._leave(replica)
         elif replica not in self._tasks:
             self._first[replica] = asyncio.Event()
+            self._models.expect(replica)
             self._tasks.start(replica, lambda: self._run(replica))
 
     def _leave(self, replica: Replica) -> None:
@@ -97,4 +98,5 @@ class ModelReading:
                 self.readings["failed"] += 1
             finally:
                 first.set()
+                self._models.asked(replica)
             await asyncio.sleep(self._read_seconds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -31,22 +31,37 @@ class Models:
     """What every replica said that it serves, and `aliases`: other names, by which the router knows models.
 
     `split` are names behind each of which there are several models, as the routes say.
-    A replica that said nothing is taken to serve whatever no other is known to.
+    A replica that said nothing is taken to serve whatever no other is known to; while it is being asked for
+    the first time, nothing.
     """
 
     def __init__(self, replicas: ReplicaSet, aliases: Mapping[str, str] | None = None) -> None:
         self.aliases = {name.encode(): model.encode() for name, model in (aliases or {}).items()}
         self.is_mixed = False
+        self.tells_apart = False
+        """Not every replica may be picked for every model that is known."""
+        self.named: Counter[bytes] = Counter()
+        """In how many of the lists that differ a model stands."""
         self.split: Mapping[bytes, Sequence[bytes]] = {}
         self._replicas = replicas
         self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
         self._alike: Counter[frozenset[bytes]] = Counter()
         """How many replicas serve just these."""
         self._has_more: set[Replica] = set()
+        self._untold: set[Replica] = set()
+        """Those that may be picked and did not say."""
+        self._awaited: set[Replica] = set()
+        """Of these, who is being asked for the first time."""
+        self._was_mixed = False
         self._last: frozenset[bytes] = frozenset()
         self._answer: tuple[Mapping[bytes, Sequence[bytes]], bytes] | None = None
         self._watchers: list[Callable[[Replica], None]] = []
+        self._hearers: list[Callable[[], None]] = []
         replicas.watch(self._changed)
+
+    def hear(self, hearer: Callable[[], None]) -> None:
+        """Call `hearer()` after each change of what is known to be served, or by whom."""
+        self._hearers.append(hearer)
 
     def watch(self, watcher: Callable[[Replica], None]) -> None:
         """Call `watcher(replica)` where one says that it serves other models than before, adapters aside."""
@@ -58,13 +73,34 @@ class Models:
             return
         listed = {name: entry for entry in entries[:MAX_MODELS] if (name := _name(entry)) is not None}
         before = self._listed.get(replica)
+        had_more = replica in self._has_more
         self._listed[replica] = listed
-        self._alike[frozenset(listed)] += 1
+        self._untold.discard(replica)
+        self._awaited.discard(replica)
         (self._has_more.add if len(entries) > MAX_MODELS else self._has_more.discard)(replica)
-        self._compare(before)
+        self._count(frozenset(listed), 1)
+        if before is not None:
+            self._count(frozenset(before), -1)
+        self._answer = None
+        self._compare()
+        if before is None or before.keys() != listed.keys() or had_more != (replica in self._has_more):
+            self._tell()
         if before is not None and _bases(before) != _bases(listed):
             for watcher in self._watchers:
                 watcher(replica)
+
+    def expect(self, replica: Replica) -> None:
+        """It is being asked what it serves; see `asked`."""
+        if replica in self._untold:
+            self._awaited.add(replica)
+            self._compare()
+
+    def asked(self, replica: Replica) -> None:
+        """It was, and may have said nothing."""
+        if replica in self._awaited:
+            self._awaited.discard(replica)
+            self._compare()
+            self._tell()
 
     def base_of(self, replica: Replica) -> str | None:
         """The first model that the replica lists and that is no adapter; None where it is not known."""
@@ -95,15 +131,25 @@ class Models:
             return [every]
         return [[r for r in every if r not in self._listed or name in self._listed[r]] for name in names]
 
-    def servers(self, model: bytes, candidates: Collection[Replica]) -> list[Replica]:
-        """Those of the candidates that serve the model, or, where none is known to, that did not say all."""
-        known = [r for r in candidates if model in self._listed.get(r, ())]
-        return known or [r for r in candidates if r not in self._listed or r in self._has_more]
+    def servers(self, model: bytes, candidates: Sequence[Replica]) -> Sequence[Replica]:
+        """Those of the candidates that serve the model, or, where none is known to, that did not say all.
+
+        Where replicas that said it serve all the same, one that was asked and did not is like them.
+        """
+        listed, awaited = self._listed, self._awaited
+        if not listed and (not awaited or not self._was_mixed):
+            return candidates
+        known = [r for r in candidates if model in listed.get(r, ())]
+        if not known:
+            known = [r for r in candidates if r in self._has_more or (r not in listed and r not in awaited)]
+        elif not self.is_mixed:
+            known = [r for r in candidates if r not in awaited]
+        return candidates if len(known) == len(candidates) else known
 
     def refusal(self, model: bytes) -> Refusal | None:
         """The answer to a model that no replica has; None where one may have it."""
         listed = self._listed
-        if not listed or self._has_more or any(model in names for names in listed.values()):
+        if not listed or self._has_more or model in self.named:
             return None
         if any(replica not in listed for replica in self._replicas.by_url.values()):
             return None
@@ -158,25 +204,51 @@ class Models:
         """Replicas that said what they serve."""
         return len(self._listed)
 
-    def _compare(self, before: Mapping[bytes, Any] | None) -> None:
-        """One no longer serves what it did `before`."""
-        self._answer = None
-        if before is not None:
-            names = frozenset(before)
-            self._alike[names] -= 1
-            if not self._alike[names]:
-                del self._alike[names]
+    def _count(self, names: frozenset[bytes], step: int) -> None:
+        """So many more replicas, or fewer, serve just these."""
+        alike, named = self._alike, self.named
+        alike[names] += step
+        if step > 0 and alike[names] == 1:
+            named.update(names)
+        elif not alike[names]:
+            del alike[names]
+            for name in names:
+                named[name] -= 1
+                if not named[name]:
+                    del named[name]
+
+    def _compare(self) -> None:
+        """Some replica serves, or may be picked for, something else than before."""
         self.is_mixed = len(self._alike) > 1
+        self._was_mixed = self._was_mixed or self.is_mixed
+        self.tells_apart = self.is_mixed or bool(self._untold and (self._alike or self._was_mixed))
+
+    def _tell(self) -> None:
+        for hearer in self._hearers:
+            hearer()
 
     def _changed(self, replica: Replica, reason: str) -> None:
+        if replica.state is State.HEALTHY:
+            if replica not in self._listed:
+                self._untold.add(replica)
+                self._compare()
+            return
+        if replica in self._untold:
+            self._untold.discard(replica)
+            self._awaited.discard(replica)
+            self._compare()
         if replica.state is not State.LEAVING:
             return
         listed = self._listed.pop(replica, None)
-        if listed is not None:
-            if not self._listed:
-                self._last = frozenset() if replica in self._has_more else frozenset(listed)
-            self._has_more.discard(replica)
-            self._compare(listed)
+        if listed is None:
+            return
+        if not self._listed:
+            self._last = frozenset() if replica in self._has_more else frozenset(listed)
+        self._has_more.discard(replica)
+        self._count(frozenset(listed), -1)
+        self._answer = None
+        self._compare()
+        self._tell()
 
 
 def model_in_path(path: bytes) -> bytes | None:

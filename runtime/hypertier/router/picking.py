@@ -58,8 +58,9 @@ class Picker:
     def candidates(self, request: InferenceRequest, excluded: Collection[Replica] = ()) -> Sequence[Replica]:
         """The replicas that `pick` would choose among: healthy, and serving the model."""
         healthy: Sequence[Replica] = self.replicas.healthy
-        if self._models is not None and self._models.is_mixed and request.model is not None:
-            healthy = self._models.servers(request.model, healthy)
+        models, model = self._models, request.model
+        if models is not None and model is not None and (models.tells_apart or model not in models.named):
+            healthy = models.servers(model, healthy)
         return [replica for replica in healthy if replica not in excluded] if excluded else healthy
 
     def may_come(self, request: InferenceRequest) -> bool:

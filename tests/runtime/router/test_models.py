@@ -9,11 +9,15 @@ from fakes_engine import Answer, FakeEngine, RawClient, get, post, run_loop
 from fakes_router import healthy_replicas, routed
 
 from hypertier.errors import ConfigError
+from hypertier.router.addresses import Address
 from hypertier.router.heads import Request
 from hypertier.router.models import MAX_MODELS, Models, form_model
+from hypertier.router.openai import InferenceRequest
+from hypertier.router.picking import Picker
 from hypertier.router.plain import Head, head_of, read_request
-from hypertier.router.replicas import Replica
+from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
+from hypertier.router.strategies.roundrobin import RoundRobin
 
 CHAT = b"/v1/chat/completions"
 FORM = b"content-type: multipart/form-data; boundary=b"
@@ -117,6 +121,87 @@ def test_what_has_no_name_that_clients_could_write_is_passed_over(entry: object)
 
     assert models.servers(b"m", [replica]) == [replica]
     assert models.refusal(b"other") is not None
+
+
+class Fleet:
+    """Replicas that were asked what they serve, each told what it said: None is nothing."""
+
+    def __init__(self, *told: tuple[str, ...] | None) -> None:
+        self.replicas = ReplicaSet()
+        self.models = Models(self.replicas)
+        self.picker = Picker(RoundRobin(), self.replicas, models=self.models)
+        for names in told:
+            self.say(self.come(), names)
+
+    def come(self) -> Replica:
+        """One more, which is being asked."""
+        addresses = [replica.address for replica in self.replicas.by_url.values()]
+        self.replicas.replace([*addresses, Address(f"10.0.0.{len(addresses) + 1}", 8000)])
+        replica = list(self.replicas.by_url.values())[-1]
+        self.replicas.admit(replica)
+        self.models.expect(replica)
+        return replica
+
+    def say(self, replica: Replica, names: tuple[str, ...] | None) -> None:
+        """What it serves."""
+        if names is not None:
+            self.models.learn(replica, [{"id": name} for name in names])
+        self.models.asked(replica)
+
+    def leave(self, replica: Replica) -> None:
+        """It is no longer listed."""
+        self.replicas.replace(one.address for one in self.replicas.by_url.values() if one is not replica)
+
+    def servers(self, model: str) -> list[int]:
+        """The numbers of the replicas that a request for this model may go to."""
+        every = list(self.replicas.by_url.values())
+        found = self.picker.candidates(InferenceRequest(model=model.encode()))
+        return [every.index(replica) for replica in found]
+
+
+def test_one_that_is_still_being_asked_for_its_models_gets_no_request_for_any() -> None:
+    fleet = Fleet(("a",), ("a",))
+    new = fleet.come()
+
+    before = fleet.servers("a"), fleet.servers("b")
+    fleet.say(new, ("b",))
+
+    assert before == ([0, 1], [])
+    assert (fleet.servers("a"), fleet.servers("b")) == ([0, 1], [2])
+
+
+def test_one_that_does_not_say_what_it_serves_is_like_the_others_where_those_are_alike() -> None:
+    alike, mixed = Fleet(("a",), None), Fleet(("a",), ("b",), None)
+
+    assert (alike.servers("a"), alike.servers("c")) == ([0, 1], [1])
+    assert (mixed.servers("a"), mixed.servers("b"), mixed.servers("c")) == ([0], [1], [2])
+
+
+def test_the_first_of_an_endpoint_of_one_model_is_picked_before_it_said_anything() -> None:
+    fleet = Fleet(("a",))
+    fleet.leave(*fleet.replicas.healthy)
+    fleet.come()
+
+    assert fleet.servers("a") == [0]
+
+
+def test_the_first_of_several_models_is_not() -> None:
+    fleet = Fleet(("a",), ("b",))
+    for replica in fleet.replicas.healthy:
+        fleet.leave(replica)
+    new = fleet.come()
+
+    before = fleet.servers("b")
+    fleet.say(new, ("a",))
+
+    assert (before, fleet.servers("a"), fleet.servers("b")) == ([], [0], [])
+
+
+def test_replicas_that_all_serve_the_same_stay_the_same_sequence() -> None:
+    """By which strategies know that all of them may be picked."""
+    fleet = Fleet(("a",), ("a",), None)
+
+    assert fleet.picker.candidates(InferenceRequest(model=b"a")) is fleet.replicas.healthy
 
 
 @pytest.mark.parametrize("path", JSON_PATHS, ids=bytes.decode)
