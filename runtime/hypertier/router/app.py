@@ -186,6 +186,7 @@ class Router:
             proxy.holding = Holding(
                 self.replicas, seconds=settings.hold_seconds, size=settings.hold_requests, now=time.monotonic
             )
+            self._models.hear(proxy.holding.look)
             self.metrics.registry.register(HoldCounts(proxy.holding))
         self._door = access.build(settings, self.replicas)
         if self._door is not None:

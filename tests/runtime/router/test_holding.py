@@ -135,6 +135,20 @@ def test_a_model_that_the_last_replica_did_not_serve_waits_for_none() -> None:
     assert run_loop(act()) == 503
 
 
+def test_one_that_waits_for_an_adapter_goes_on_once_a_replica_loaded_it() -> None:
+    async def act() -> int:
+        engine, other = FakeEngine(models=("m",)), FakeEngine(models=("m", "lora"))
+        async with routed(engine, other, hold_seconds=60.0, health_interval_seconds=60.0) as router:
+            (first, second) = router.replicas.by_url.values()
+            router.replicas.eject(second, "gone")
+            client = await ask(router, body=BODY.replace(b'"m"', b'"lora"'))
+            await eventually(lambda: held(router) == 1)
+            router._models.learn(first, [{"id": "m"}, {"id": "lora", "parent": "m"}])
+            return (await client.answer()).status
+
+    assert run_loop(act()) == 200
+
+
 class Request:
     """One that is held, and what became of it."""
 
