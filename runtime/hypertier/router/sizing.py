@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from hypertier import http_client
@@ -55,6 +55,7 @@ class Sizing:
         read_seconds: float = READ_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
         fetch: Callable[[Address], Reading] = fetch,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         failures: Counter[str] | None = None,
     ) -> None:
         self.sizes = sizes
@@ -62,6 +63,7 @@ class Sizing:
         self._read_seconds = read_seconds
         self._retry_seconds = retry_seconds
         self._fetch = fetch
+        self._sleep = sleep
         self._tasks: Tasks[Replica] = Tasks("reading of caches", failures)
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="sizing")
         replicas.watch(self._changed)
@@ -98,4 +100,4 @@ class Sizing:
                 self.sizes.learn(replica, reading)
                 seconds = self._read_seconds * (random.uniform(0.1, 1.0) if is_first else 1.0)
                 is_first = False
-            await asyncio.sleep(seconds)
+            await self._sleep(seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, get, run_loop
@@ -35,7 +35,11 @@ class Engines:
 
 
 def sized(
-    engines: Engines, *, read_seconds: float = 1000.0, retry_seconds: float = 1000.0
+    engines: Engines,
+    *,
+    read_seconds: float = 1000.0,
+    retry_seconds: float = 1000.0,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> tuple[ReplicaSet, Callable[[], Sizing]]:
     replicas, _ = healthy_replicas(0)
 
@@ -46,6 +50,7 @@ def sized(
             read_seconds=read_seconds,
             retry_seconds=retry_seconds,
             fetch=engines.fetch,
+            sleep=sleep,
         )
         replicas.replace(Address(f"10.0.0.{number}", 8000) for number in (1, 2))
         for replica in list(replicas.by_url.values()):
@@ -109,9 +114,35 @@ def test_what_failed_is_tried_again() -> None:
     assert run_loop(act()) == 0
 
 
+def pauses_between_readings(reading: Reading | None) -> list[float]:
+    """Of two replicas, the first after their first reading each."""
+
+    async def act() -> list[float]:
+        pauses: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            await asyncio.sleep(0)
+
+        usual = {"read_seconds": sizing.READ_SECONDS, "retry_seconds": sizing.RETRY_SECONDS}
+        _, start = sized(Engines(reading), sleep=sleep, **usual)
+        made = start()
+        await eventually(lambda: len(pauses) >= 10)
+        await made.stop()
+        return pauses
+
+    return run_loop(act())
+
+
 def test_no_replica_is_asked_more_often_than_each_few_minutes() -> None:
-    assert sizing.READ_SECONDS >= 120
-    assert sizing.RETRY_SECONDS >= 30
+    pauses = pauses_between_readings(Reading(1000, 0, 0))
+
+    assert sum(pause >= 120 for pause in pauses) >= len(pauses) - 2
+    assert min(pauses) >= 15  # once for each
+
+
+def test_one_that_cannot_be_read_is_not_asked_all_the_time_either() -> None:
+    assert min(pauses_between_readings(None)) >= 30
 
 
 def test_metrics_are_read_over_http() -> None:
