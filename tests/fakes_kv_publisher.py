@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,8 +36,7 @@ class Publisher:
         self.port = port
         self.num_replays = 0
         self._times = itertools.count(started)
-        self._keep = keep
-        self._kept: list[tuple[bytes, bytes]] = []
+        self._kept: deque[tuple[bytes, bytes]] = deque(maxlen=keep)
         self._number = 0
         self._answers = answers
         self._context = zmq.asyncio.Context()
@@ -55,7 +55,7 @@ class Publisher:
         payload = msgspec.msgpack.encode([next(self._times), events, 0])
         number = self._number.to_bytes(8, "big")
         self._number += 1
-        self._kept = [*self._kept, (number, payload)][-self._keep :]
+        self._kept.append((number, payload))
         if not lost:
             await self._pub.send_multipart([b"", number, payload])
 
@@ -75,7 +75,7 @@ class Publisher:
             self.num_replays += 1
             if not self._answers:
                 continue
-            for number, payload in self._kept:
+            for number, payload in list(self._kept):
                 if number >= start:
                     await self._router.send_multipart([client, empty, b"", number, payload])
             await self._router.send_multipart([client, empty, b"", END, b""])

@@ -96,7 +96,8 @@ COMPLAINTS = {
         "no_replica_is_asked_more_often_than_each_few_minutes"
     ],
     "dynamo PR 7072: recovery from a gap in the events loops": [
-        "a_gap_that_is_no_longer_kept_makes_it_forget_and_begin_anew"
+        "a_gap_that_is_no_longer_kept_makes_it_forget_and_begin_anew",
+        "a_gap_that_an_empty_replay_leaves_open_is_not_passed_over",
     ],
     "dynamo PR 11194: publishers are missing and nobody says so": [
         "an_engine_that_sends_nothing_again_is_not_in_step",

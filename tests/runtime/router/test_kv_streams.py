@@ -116,6 +116,21 @@ def test_a_gap_that_is_no_longer_kept_makes_it_forget_and_begin_anew() -> None:
     run(test, keep=2)
 
 
+def test_a_gap_that_an_empty_replay_leaves_open_is_not_passed_over() -> None:
+    async def test(publisher: Publisher) -> None:
+        async with heard(publisher) as listener:
+            await publisher.publish(stored(1))
+            await listener.until(lambda: listener.blocks == [1])
+            await publisher.publish(stored(2), lost=True)
+            await publisher.publish(stored(3))
+
+            await listener.until(lambda: listener.streams.resyncs["gap"] == 1)
+
+            assert listener.blocks == []
+
+    run(test, keep=0)
+
+
 def test_what_an_engine_no_longer_keeps_at_first_is_no_gap() -> None:
     async def test(publisher: Publisher) -> None:
         for block in range(5):
