@@ -237,8 +237,8 @@ class Front:
         inference = self._read(asked, seed)
         if self._routes is not None:
             inference = self._route(self._routes, asked, inference, b"", seed, is_sent=False)
-        if refusal is None and inference.model is not None:
-            refusal = self._models.refusal(inference.model)
+        if refusal is None:
+            refusal = self._refusal_of_model(asked, inference)
         picker, now = self._proxy.picker, self._proxy.now()
         candidates = picker.candidates(inference) if refusal is None else ()
         choice = picker.strategy.choose(inference, candidates, now) if candidates else None
@@ -493,7 +493,7 @@ class Front:
         refusal = None
         lists = request.path == LIST_PATH and request.method in _LOCAL_METHODS and self._models.speaks_for_all
         if not lists:
-            refusal = self._models.refusal(inference.model) if inference.model is not None else None
+            refusal = self._refusal_of_model(request, inference)
             if refusal is None:
                 return False
         connection.exchange = None
@@ -506,6 +506,15 @@ class Front:
             self.canaries.ended(inference.model, "5xx")  # of a split, perhaps: nobody serves it
         self._refuse(connection, refusal)
         return True
+
+    def _refusal_of_model(self, request: Request, inference: InferenceRequest) -> Refusal | None:
+        """The answer to a model that no replica has; None where one has it, or may come and is waited for."""
+        model = inference.model
+        refusal = self._models.refusal(model) if model is not None else None
+        if refusal is None:
+            return None
+        waits = bool(request.body) and self._proxy.holding is not None and self._models.may_come(model)
+        return None if waits else refusal
 
     def _answer_or_point_to_metrics(self, connection: ClientConnection, request: Request) -> None:
         if self.settings.metrics_port is None:

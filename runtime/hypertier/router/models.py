@@ -53,7 +53,9 @@ class Models:
         self._awaited: set[Replica] = set()
         """Of these, who is being asked for the first time."""
         self._was_mixed = False
-        self._last: frozenset[bytes] = frozenset()
+        self._gone: dict[bytes, None] = {}
+        """What replicas that left served, and none does now: the latest `MAX_MODELS`."""
+        self._last_had_more = False
         self._answer: tuple[Mapping[bytes, Sequence[bytes]], bytes] | None = None
         self._watchers: list[Callable[[Replica], None]] = []
         self._hearers: list[Callable[[], None]] = []
@@ -157,10 +159,16 @@ class Models:
         return Refusal(404, f"The model `{name}` does not exist", "model_not_found", param="model")
 
     def may_come(self, model: bytes | None) -> bool:
-        """Whether a replica that comes may serve it: the last one did, or did not say what it served."""
-        if self._listed or not self._last:
-            return model is None or self.refusal(model) is None
-        return model is None or model in self._last
+        """Whether a replica that comes may serve it: one that left did, an alias or a split leads to it, or a
+        replica that did not say may have it.
+        """
+        if model is None or model in self._gone or model in self.aliases.values():
+            return True
+        if any(model in models for models in self.split.values()):
+            return True
+        if self._listed:
+            return self.refusal(model) is None
+        return self._last_had_more or not self._gone
 
     def answer(self) -> bytes:
         """`/v1/models` of all replicas together, aliases and split names among them; each name once.
@@ -210,6 +218,8 @@ class Models:
         alike[names] += step
         if step > 0 and alike[names] == 1:
             named.update(names)
+            for name in self._gone.keys() & names:
+                del self._gone[name]
         elif not alike[names]:
             del alike[names]
             for name in names:
@@ -242,10 +252,15 @@ class Models:
         listed = self._listed.pop(replica, None)
         if listed is None:
             return
-        if not self._listed:
-            self._last = frozenset() if replica in self._has_more else frozenset(listed)
+        self._last_had_more = replica in self._has_more
         self._has_more.discard(replica)
         self._count(frozenset(listed), -1)
+        for name in listed:
+            if name not in self.named:
+                self._gone.pop(name, None)
+                self._gone[name] = None
+        while len(self._gone) > MAX_MODELS:
+            del self._gone[next(iter(self._gone))]
         self._answer = None
         self._compare()
         self._tell()

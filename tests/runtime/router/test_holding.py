@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes_engine import Answer, FakeEngine, RawClient, eventually, get, post, run_loop
@@ -147,6 +149,63 @@ def test_one_that_waits_for_an_adapter_goes_on_once_a_replica_loaded_it() -> Non
             return (await client.answer()).status
 
     assert run_loop(act()) == 200
+
+
+async def asked_for_b_without_replica(router: Router, model: bytes = b"b") -> RawClient:
+    """The replica of `b` left, that of `a` is there, and somebody asks."""
+    a, _ = router.replicas.by_url.values()
+    router.replicas.replace([a.address])
+    return await ask(router, body=BODY.replace(b'"m"', b'"%b"' % model))
+
+
+@pytest.mark.parametrize("told", [("b",), ("b", "x")], ids=["a model", "and an adapter"])
+def test_a_model_whose_replicas_all_left_waits_for_one_beside_other_models(told: tuple[str, ...]) -> None:
+    async def act() -> tuple[int, int]:
+        one, other = FakeEngine(models=("a",)), FakeEngine(models=told)
+        async with routed(one, other, hold_seconds=60.0, health_interval_seconds=0.02) as router:
+            addresses = [replica.address for replica in router.replicas.by_url.values()]
+            client = await asked_for_b_without_replica(router, told[-1].encode())
+            await eventually(lambda: held(router) == 1)
+            router.replicas.replace(addresses)
+            return (await client.answer()).status, len(one.received)
+
+    assert run_loop(act()) == (200, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [({"hold_seconds": 60.0}, b"c"), ({}, b"b")],
+    ids=["unknown", "where nobody waits"],
+)
+def test_a_model_without_a_replica_that_may_come_is_not_found(settings: dict[str, Any], model: bytes) -> None:
+    async def act() -> int:
+        one, other = FakeEngine(models=("a",)), FakeEngine(models=("b",))
+        async with routed(one, other, **settings) as router:
+            return (await (await asked_for_b_without_replica(router, model)).answer()).status
+
+    assert run_loop(act()) == 404
+
+
+@pytest.mark.parametrize("configured", ["alias", "split"])
+def test_a_model_that_an_alias_or_a_split_leads_to_waits_though_no_replica_ever_had_it(
+    tmp_path: Path, configured: str
+) -> None:
+    (tmp_path / "routes.yaml").write_text("models: {m: {split: {b: 1}}}")
+    settings: dict[str, Any] = {"model_alias": ("m=b",), "routes": str(tmp_path / "routes.yaml")}
+    del settings["routes" if configured == "alias" else "model_alias"]
+
+    async def act() -> tuple[int, list[bytes]]:
+        one = FakeEngine(models=("a",))
+        other = await FakeEngine(models=("b",)).start()
+        async with routed(one, hold_seconds=60.0, health_interval_seconds=0.02, **settings) as router:
+            client = await ask(router)
+            await eventually(lambda: held(router) == 1)
+            (a,) = router.replicas.by_url.values()
+            router.replicas.replace([a.address, Address("127.0.0.1", other.port)])
+            status = (await client.answer()).status
+            return status, [request.body for request in other.received]
+
+    assert run_loop(act()) == (200, [BODY.replace(b'"m"', b'"b"')])
 
 
 class Request:
