@@ -39,8 +39,15 @@ class Polls(selectors.DefaultSelector):
 
 
 def run(polls: Polls, act: Coroutine[Any, Any, Any]) -> Any:
+    async def closed() -> Any:
+        try:
+            return await asyncio.wait_for(act, 30)
+        finally:
+            RawClient.close_all()
+            await asyncio.sleep(0)  # the transports' last callbacks
+
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(polls)) as runner:
-        return runner.run(asyncio.wait_for(act, 30))
+        return runner.run(closed())
 
 
 async def looked(polls: Polls) -> None:
