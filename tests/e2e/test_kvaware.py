@@ -5,11 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import random
-import struct
 import time
 import urllib.request
-from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,22 +14,18 @@ from typing import Any
 import openai
 import pytest
 from fakes_access import ACME, ZETA, AccessFolder, router_process
-from fakes_lab import TOOLS, write_reference
+from fakes_lab import TOOLS
+from fakes_lora import ADAPTER, load_adapter, write_adapter, write_with_adapters
 
 from hypertier.lab.client import ask
 from hypertier.lab.engine_env import PYTHON_VARIABLE, find_engine_python
 from hypertier.lab.lab import Lab
 from hypertier.lab.metrics import samples
-from hypertier.lab.model import ModelShape
 from hypertier.lab.prepare import prepare_lab, render_file
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parent.parent.parent
-FLAGS = ("--trust-request-chat-template", "--enable-lora", "--max-lora-rank", '"8"')
-LORA = '      - {name: VLLM_ALLOW_RUNTIME_LORA_UPDATING, value: "True"}\n'
-SEED = "      - name: PYTHONHASHSEED\n"
-ADAPTER, RANK = "terse", 8
 PROMPT = "A tier keeps blocks; a lookup is a hit or a miss. " * 30
 
 
@@ -51,12 +44,9 @@ def counts(url: str) -> dict[tuple[str, str], float]:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """One real engine that publishes its events, and a router that hears them."""
     folder = tmp_path_factory.mktemp("kvaware")
-    file = write_reference(folder, *TOOLS, *FLAGS)
+    file = write_with_adapters(folder, *TOOLS, "--trust-request-chat-template")
     manifest = file.with_name("llama-70b.yaml")
-    text = manifest.read_text("utf-8").replace("prefixaware", "kvaware")
-    manifest.write_text(
-        text.replace("      - name: PYTHONHASHSEED\n", LORA + "      - name: PYTHONHASHSEED\n")
-    )
+    manifest.write_text(manifest.read_text("utf-8").replace("prefixaware", "kvaware"), "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(PYTHON_VARIABLE, str(find_engine_python(os.environ, ROOT)))
         patch.chdir(folder)
@@ -136,9 +126,7 @@ SHOUTING = "{% for message in messages %}[{{ message['role'] | upper }}] {{ mess
 @pytest.fixture(scope="module")
 def plain_router(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """A router of its own before the engine, which has an adapter of random weights by now."""
-    folder = write_adapter(tmp_path_factory.mktemp("adapter"))
-    loaded = {"lora_name": ADAPTER, "lora_path": str(folder)}
-    sent(f"{lab.plan.replica_urls[0]}/v1/load_lora_adapter", loaded).close()
+    load_adapter(lab.plan.replica_urls[0], write_adapter(tmp_path_factory.mktemp("adapter")))
     replica = ["--replica", lab.plan.replica_urls[0], "--kv-events", f"127.0.0.1:{events_port(lab)}"]
     with router_process(None, "--strategy", "kvaware", "--explain", *replica) as urls:
         yield urls
@@ -204,29 +192,6 @@ def sent(url: str, body: dict[str, Any]) -> http.client.HTTPResponse:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
     answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=300)
     return answer
-
-
-def write_adapter(folder: Path) -> Path:
-    """A LoRA adapter of random weights for the lab's model, as PEFT has it."""
-    shape, header, data = ModelShape(), {}, b""
-    sizes = {"q_proj": shape.num_heads * shape.head_dim, "v_proj": shape.num_kv_heads * shape.head_dim}
-    rng = random.Random(7)
-    for layer in range(shape.num_layers):
-        for name, size in sizes.items():
-            for half, form in (("A", (RANK, shape.hidden_size)), ("B", (size, RANK))):
-                values = array("f", [rng.uniform(-0.1, 0.1) for _ in range(form[0] * form[1])]).tobytes()
-                key = f"base_model.model.model.layers.{layer}.self_attn.{name}.lora_{half}.weight"
-                header[key] = {
-                    "dtype": "F32",
-                    "shape": list(form),
-                    "data_offsets": [len(data), len(data) + len(values)],
-                }
-                data += values
-    encoded = json.dumps(header).encode()
-    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(encoded)) + encoded + data)
-    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": 16, "target_modules": list(sizes), "bias": "none"}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    return folder
 
 
 def events_port(lab: Lab) -> int:

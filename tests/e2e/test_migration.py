@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from fakes_access import ACME, CHAT, ZETA, AccessFolder, bearer
 from fakes_engine import Answer, RawClient, post, run_loop
+from fakes_lab import TOOLS
+from fakes_lora import ADAPTER, load_adapter, write_adapter, write_with_adapters
 
+from hypertier.lab.engine_env import PYTHON_VARIABLE, find_engine_python
 from hypertier.lab.lab import Lab
+from hypertier.lab.prepare import prepare_lab, render_file
 from hypertier.router.app import Router
 from hypertier.router.settings import RouterSettings
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
+ROOT = Path(__file__).parent.parent.parent
 NUM_TOKENS = 600
 PROMPT = "A tier keeps blocks; a lookup is a hit or a miss: 漢字, 🦙. "
 
 
-def asking(lab: Lab, path: bytes, **fields: Any) -> bytes:
+def asking(lab: Lab, path: bytes, *headers: bytes, **fields: Any) -> bytes:
     """A long greedy answer, streamed."""
     prompt: dict[str, Any] = {"prompt": PROMPT}
     if path.endswith(b"/chat/completions"):
@@ -28,7 +37,23 @@ def asking(lab: Lab, path: bytes, **fields: Any) -> bytes:
     body = {"model": lab.plan.model_name, "stream": True, "max_tokens": NUM_TOKENS, "temperature": 0}
     options = {"stream_options": {"include_usage": True}, "ignore_eos": True}
     text = json.dumps({**body, **options, **prompt, **fields}).encode()
-    return post(path, text, b"Content-Type: application/json")
+    return post(path, text, b"Content-Type: application/json", *headers)
+
+
+@pytest.fixture(scope="module")
+def lab_with_adapter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Two real engines with an adapter."""
+    folder = tmp_path_factory.mktemp("adapters")
+    file = write_with_adapters(folder, *TOOLS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PYTHON_VARIABLE, str(find_engine_python(os.environ, ROOT)))
+        patch.chdir(folder)
+        name, objects = render_file(file)
+        with prepare_lab(objects, name, "vllm", 2, print) as made:
+            adapter = write_adapter(tmp_path_factory.mktemp("adapter"))
+            for url in made.plan.replica_urls:
+                load_adapter(url, adapter)
+            yield made
 
 
 def events_of(answer: Answer) -> list[Any]:
@@ -53,11 +78,10 @@ def gist(answer: Answer) -> dict[str, Any]:
     }
 
 
-async def with_router(lab: Lab, act: Callable[[Router], Awaitable[Any]]) -> Any:
+async def with_router(lab: Lab, act: Callable[[Router], Awaitable[Any]], **settings: Any) -> Any:
     """A router of this process before the lab's engines, that migrates streams."""
-    router = Router(
-        RouterSettings(listen="127.0.0.1:0", replicas=lab.plan.replica_urls, migration_limit=1, explain=True)
-    )
+    listed = {"listen": "127.0.0.1:0", "replicas": lab.plan.replica_urls}
+    router = Router(RouterSettings(**listed, migration_limit=1, explain=True, **settings))
     await router.start()
     try:
         return await act(router)
@@ -85,34 +109,77 @@ async def stream(router: Router, data: bytes, *, until: int, act: Callable[[byte
     return answer
 
 
-@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/completions"], ids=["chat", "completion"])
-def test_stream_whose_engine_is_killed_has_the_text_of_an_unbroken_one(lab: Lab, path: bytes) -> None:
-    killed: list[str] = []
+def killing(lab: Lab, killed: list[str]) -> Callable[[bytes], None]:
+    """What kills the engine of an address, and keeps its name."""
 
     def kill(replica: bytes) -> None:
-        (name,) = [
-            name
-            for name, url in zip(lab.engine_names, lab.plan.replica_urls, strict=True)
-            if url.endswith(replica.decode().rpartition(":")[2])
-        ]
+        port = replica.decode().rpartition(":")[2]
+        urls = zip(lab.engine_names, lab.plan.replica_urls, strict=True)
+        (name,) = [name for name, url in urls if url.endswith(port)]
         killed.append(name)
         lab.kill(name)
 
-    async def act(router: Router) -> tuple[Answer, Answer, dict[str, int]]:
-        whole = await stream(router, asking(lab, path), until=1, act=lambda _: None)
-        broken = await stream(router, asking(lab, path), until=40, act=kill)
-        assert router.front.migration is not None
-        return whole, broken, dict(router.front.migration.ended)
+    return kill
 
-    whole, broken, ended = run_loop(with_router(lab, act))
 
+async def whole_and_broken(lab: Lab, router: Router, data: bytes) -> tuple[Answer, Answer]:
+    """The same answer twice: unbroken, and with its engine killed inside."""
+    killed: list[str] = []
+    whole = await stream(router, data, until=1, act=lambda _: None)
+    broken = await stream(router, data, until=40, act=killing(lab, killed))
     assert len(killed) == 1
+    assert router.front.migration is not None
+    assert router.front.migration.ended == {"continued": 1}
+    return whole, broken
+
+
+def assert_is_one(broken: Answer, whole: Answer) -> None:
+    """Its client sees nothing of what happened."""
     assert broken.is_whole
-    assert ended == {"continued": 1}
-    assert gist(broken)["finish"] == ["length"]
-    assert gist(broken)["ids"] == 1
-    assert gist(broken)["usage"] == gist(whole)["usage"]
-    assert gist(broken)["text"] == gist(whole)["text"]
+    assert gist(broken) == gist(whole)
+    assert (gist(broken)["finish"], gist(broken)["ids"]) == (["length"], 1)
+
+
+@pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/completions"], ids=["chat", "completion"])
+def test_stream_whose_engine_is_killed_has_the_text_of_an_unbroken_one(lab: Lab, path: bytes) -> None:
+    whole, broken = run_loop(
+        with_router(lab, lambda router: whole_and_broken(lab, router, asking(lab, path)))
+    )
+
+    assert_is_one(broken, whole)
+
+
+def test_so_has_a_tenants_whose_rest_is_cached_for_that_tenant_alone(lab: Lab, tmp_path: Path) -> None:
+    long = {"messages": [{"role": "user", "content": f"{time.monotonic_ns()} {PROMPT * 10}"}]}
+
+    async def cached(router: Router, key: str) -> int:
+        """Tokens of the prompt that the engine which is left has for whoever asks."""
+        client = await RawClient.connect(router.port)
+        client.send(asking(lab, CHAT, bearer(key), **long, max_tokens=1, stream=False, stream_options=None))
+        usage = json.loads((await client.answer()).body)["usage"]
+        return int((usage["prompt_tokens_details"] or {}).get("cached_tokens") or 0)
+
+    async def act(router: Router) -> tuple[Answer, Answer, int, int]:
+        whole, broken = await whole_and_broken(lab, router, asking(lab, CHAT, bearer(ACME), **long))
+        return whole, broken, await cached(router, ZETA), await cached(router, ACME)
+
+    whole, broken, others, own = run_loop(with_router(lab, act, **AccessFolder(tmp_path).settings))
+
+    assert_is_one(broken, whole)
+    assert (others, own > 0) == (0, True)
+
+
+def test_stream_of_an_adapter_has_the_text_of_an_unbroken_one(lab_with_adapter: Lab) -> None:
+    lab = lab_with_adapter
+
+    async def act(router: Router) -> tuple[Answer, Answer, Answer]:
+        base = await stream(router, asking(lab, CHAT), until=1, act=lambda _: None)
+        return base, *await whole_and_broken(lab, router, asking(lab, CHAT, model=ADAPTER))
+
+    base, whole, broken = run_loop(with_router(lab, act))
+
+    assert_is_one(broken, whole)
+    assert gist(whole)["text"] != gist(base)["text"]
 
 
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/completions"], ids=["chat", "completion"])
