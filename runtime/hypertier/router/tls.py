@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import http.client
 import logging
+import os
 import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from hypertier.errors import ConfigError
 from hypertier.router.stamps import Complaint, Stamp, stamp, was_unread
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from hypertier.router.settings import RouterSettings
 
 log = logging.getLogger("hypertier.router")
+
+MAX_FILE_BYTES: Final = 1 << 20
+"""Of a chain or a key: a Secret of Kubernetes has no more."""
 
 
 class Reloaded(ABC):
@@ -79,9 +84,10 @@ class Certificate(Reloaded):
 
     def _load_again(self) -> None:
         cert, key = self._files
-        # In a context of its own first: half a pair must not replace a whole one.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, _no_password)
-        self.context.load_cert_chain(cert, key, _no_password)
+        with _as_it_is(cert) as chain, _as_it_is(key) as its_key:
+            # In a context of its own first: half a pair must not replace a whole one.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(chain, its_key, _no_password)
+            self.context.load_cert_chain(chain, its_key, _no_password)
 
 
 class Authorities(Reloaded):
@@ -102,6 +108,22 @@ class Authorities(Reloaded):
 
     def _load_again(self) -> None:
         self.context.load_verify_locations(self._files[0])
+
+
+@contextmanager
+def _as_it_is(path: str) -> Iterator[str]:
+    """The path of a copy in memory, which stays as it is while OpenSSL reads it, once more for each context.
+
+    Of a pair that is swapped between two readings OpenSSL keeps the half that came first, and no handshake
+    succeeds.
+    """
+    if not hasattr(os, "memfd_create"):  # not Linux
+        yield path
+        return
+    with open(path, "rb") as file, open(os.memfd_create("hypertier-pem"), "wb") as copy:
+        copy.write(file.read(MAX_FILE_BYTES))
+        copy.flush()
+        yield f"/proc/self/fd/{copy.fileno()}"
 
 
 def _no_password() -> str:
