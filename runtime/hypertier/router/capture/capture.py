@@ -26,6 +26,7 @@ from hypertier.router.families import counter
 from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
 from hypertier.router.proxy import Client
+from hypertier.router.stamps import Complaint
 
 log = logging.getLogger("hypertier.router")
 
@@ -57,6 +58,7 @@ class Capture:
         self._spool = Spool(Path(settings.spool), settings.spool_bytes)
         self._batches: defaultdict[str, list[Record]] = defaultdict(list)
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="capture")
+        self._complaint = Complaint(log.error, log.info)
         self._writes: set[asyncio.Future[None]] = set()
         self._ends_at_bytes = settings.max_payload_bytes + MAX_HEAD_BYTES
 
@@ -148,9 +150,11 @@ class Capture:
             has_room = not lines or self._spool.write(tenant, batch[0].at, lines)
         except Exception as error:
             # What it is about is never logged: it may be of what people said.
-            log.error("capture: %d records are lost: %s", len(batch), type(error).__name__)
+            reason = error.strerror if isinstance(error, OSError) else None
+            self._complaint.failed("captured requests are lost", reason or type(error).__name__)
             self.counts["failed"] += len(batch)
             return
+        self._complaint.mended("captured requests are written again")
         self.counts["not_answered"] += len(batch) - len(lines)
         self.counts["captured" if has_room else "spool_full"] += len(lines)
 

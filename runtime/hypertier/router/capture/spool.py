@@ -49,9 +49,13 @@ class Spool:
         milliseconds = moment.microsecond // 1000
         name = f"{moment.strftime('%M-%S')}-{milliseconds:03}-{uuid4()}{SUFFIX}"
         unfinished = folder / f".{name}"
-        unfinished.touch(mode=0o600)
-        unfinished.write_bytes(content)
-        unfinished.rename(folder / name)
+        try:
+            unfinished.touch(mode=0o600)
+            unfinished.write_bytes(content)
+            unfinished.rename(folder / name)
+        except OSError:  # half of it would fill a disk that is full, and nobody carries it away
+            unfinished.unlink(missing_ok=True)
+            raise
         self._num_bytes += len(content)
         return True
 

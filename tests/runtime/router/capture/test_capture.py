@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import resource
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +200,44 @@ def test_what_was_carried_away_makes_room_again_at_the_next_look(tmp_path: Path)
         clock.now += LOOK_SECONDS
 
     assert took == [False, True]
+
+
+@contextmanager
+def files_of_at_most(num_bytes: int) -> Iterator[None]:
+    """What is longer fails as it is written, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_keeps_nothing_of_what_it_has_no_room_for(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 1024)
+
+    with files_of_at_most(10), pytest.raises(OSError, match="too large"):
+        spool.write("", 0.0, [b"x" * 100])
+
+    assert [entry for entry in tmp_path.rglob("*") if entry.is_file()] == []
+    assert spool.write("", 0.0, [b"x" * 100])
+
+
+def test_a_full_disk_is_said_once_and_when_it_takes_records_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line for each batch, on the same disk perhaps, would help nobody."""
+    caplog.set_level(logging.INFO, "hypertier.router")
+
+    async def act(router: Router) -> None:
+        capture = router.front.capture
+        assert capture is not None
+        with files_of_at_most(10):
+            for number in range(1, 5):
+                assert (await ask(router)).status == 200
+                await eventually(lambda number=number: capture.counts["failed"] == number)  # type: ignore[misc]
+        await ask(router)
+
+    assert captured(act, tmp_path, capture_batch_size=1) == {"failed": 4, "captured": 1}
+    said = [line for line in caplog.messages if line.startswith("captured requests")]
+    assert said == ["captured requests are lost: File too large", "captured requests are written again"]
