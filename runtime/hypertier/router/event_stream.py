@@ -16,18 +16,22 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 # Each of the three may end lines (https://html.spec.whatwg.org/multipage/server-sent-events.html).
 _EMPTY_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _MAX_EMPTY_LINE_BYTES: Final = 4
+_ENCODING: Final = re.compile(rb"\r\ncontent-encoding:([^\r\n]*)", re.IGNORECASE)
+_CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked[ \t]*\r\n", re.IGNORECASE)
+_LENGTH: Final = re.compile(rb"(?<=\r\n)content-length:[^\r\n]*\r\n", re.IGNORECASE)
 
 
 class Chunks:
     """Takes a body out of its chunks, where it `is_chunked`, and into events, piece by piece.
 
-    With an event of more than `MAX_EVENT_BYTES` that ends: from then on `uncut` tells the body as it comes.
+    With an event of more than `MAX_EVENT_BYTES` that ends: from then on it `is_uncut`, and `uncut` tells the
+    body as it comes. One that is no stream of events is so from the beginning.
     """
 
-    def __init__(self, *, is_chunked: bool = True) -> None:
+    def __init__(self, *, is_chunked: bool = True, is_uncut: bool = False) -> None:
         self.is_chunked = is_chunked
         self.is_complete = False
-        self.is_uncut = False
+        self.is_uncut = is_uncut
         self._body = bytearray()
         self._num_searched = 0
         self._parser = httptools.HttpResponseParser(self)
@@ -71,14 +75,25 @@ class Chunks:
         self.is_complete = True
 
 
-def is_read(head: ResponseHead) -> bool:
-    """It is a stream of events, in chunks or to the connection's end, and not compressed."""
-    if not head.is_stream:
-        return False
-    lower = head.raw.lower()
-    return b"\r\ncontent-encoding:" not in lower and (
-        head.ends_with_connection or head.length == CHUNKED or b"\r\ntransfer-encoding: chunked\r\n" in lower
-    )
+def is_encoded(head: ResponseHead) -> bool:
+    """Its body is compressed, or something else that can't be read."""
+    return any(coding.strip().lower() not in (b"", b"identity") for coding in _ENCODING.findall(head.raw))
+
+
+def is_chunked(head: ResponseHead) -> bool:
+    """Its body comes in chunks."""
+    return head.length == CHUNKED or _CHUNKED.search(head.raw) is not None
+
+
+def has_length(head: ResponseHead) -> bool:
+    """Its body's length is told."""
+    return _LENGTH.search(head.raw) is not None
+
+
+def in_chunks(head: ResponseHead) -> ResponseHead:
+    """The same with a body in chunks in place of one with a length."""
+    raw = _LENGTH.sub(b"", head.raw) + b"transfer-encoding: chunked\r\n"
+    return ResponseHead(raw, head.status, False, head.has_request_id, head.is_stream, CHUNKED)
 
 
 def chunk(data: bytes) -> bytes:

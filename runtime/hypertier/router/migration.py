@@ -23,14 +23,22 @@ from hypertier.router.admission import Grant
 from hypertier.router.continuation import Plan, Transcript
 from hypertier.router.decisions import BrokeOff
 from hypertier.router.engine_http import ask
-from hypertier.router.event_stream import LAST_CHUNK, Chunks, chunk, is_read
+from hypertier.router.event_stream import (
+    LAST_CHUNK,
+    Chunks,
+    chunk,
+    has_length,
+    in_chunks,
+    is_chunked,
+    is_encoded,
+)
 from hypertier.router.families import counter
 from hypertier.router.heads import Request, request_head
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.plain import ResponseHead
-from hypertier.router.prefill import with_members
+from hypertier.router.prefill import with_members, without_members
 from hypertier.router.proxy import Client, Exchange, Proxy
-from hypertier.router.replicas import Replica
+from hypertier.router.replicas import Replica, State
 from hypertier.router.settings import MIGRATION_BYTES
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.token_ids import WithoutIds
@@ -48,7 +56,7 @@ class Migration:
     `causes` counts how they broke off (see `BrokeOff`), `ended` what came of it, `ineligible` those that
     never could be by what in their request forbids it. `context_of` a model are the tokens of its prompt and
     answer together. `idle_seconds` without a byte, once an engine has begun to write, are as a break; 0 never
-    is. `sweep` is to be called once a second.
+    is. `encoders` are replicas whose answers can't be read. `sweep` is to be called once a second.
     """
 
     def __init__(
@@ -61,6 +69,7 @@ class Migration:
         self.limit = limit
         self.context_of = context_of
         self.idle_seconds = idle_seconds
+        self.encoders: set[Replica] = set()
         self.causes: Counter[str] = Counter()
         self.seam_seconds = SEAM_SECONDS
         self.budget = BodyBudget(MIGRATION_BYTES)
@@ -90,6 +99,10 @@ class Migration:
         self.ineligible[made] += 1
         return Exchange(proxy, client, request, inference, request_id, grant)
 
+    def encodes(self, replica: Replica) -> None:
+        """This one answers in a coding that nobody asked for."""
+        self.encoders = {one for one in self.encoders if one.state is not State.LEAVING} | {replica}
+
     def sweep(self, tick: int, pending: Iterable[object]) -> None:
         """Take streams away from engines that fell silent inside them, as far as others can go on."""
         if not self.idle_seconds:
@@ -111,6 +124,8 @@ class Migratable(Exchange):
     """
 
     _chunks: Chunks | None = None
+    _writes_chunks = False
+    _is_plain = False  # its engine is asked for what its client asked for, and nobody goes on
     _without_ids: WithoutIds | None = None
     _is_paused = False
     _is_leaving = False  # what its engine still says goes nowhere
@@ -184,27 +199,63 @@ class Migratable(Exchange):
 
     def begin(self, head: ResponseHead, data: bytes) -> None:
         """The head of the answer, or of its rest, which the client does not get to see."""
-        is_shown = is_read(head)
-        is_chunked = not head.ends_with_connection
         if self._num_migrations == 0:
-            if is_shown:
-                self._chunks = Chunks(is_chunked=is_chunked)
-                if not is_chunked:  # it ends as it breaks off
-                    self._transcript.lose("no_chunks")
-            super().begin(head, self._shown(data) if is_shown else data)
+            self._begin(head, data)
             return
-        if not (is_shown and is_chunked):
+        if not head.is_stream or head.ends_with_connection or is_encoded(head):
             self._leave_by("refused")
             return
         self._is_moving = False
         self._migration.ended["continued"] += 1
-        self._chunks = Chunks()
+        self._chunks = Chunks(is_chunked=is_chunked(head))
         self.last_tick = -1
         self._proxy.picker.strategy.first_token(self, self._proxy.now())
         self._computed()
         if self._is_paused:
             super().pause()
         super().relay(self._shown(data))
+
+    def _begin(self, head: ResponseHead, data: bytes) -> None:
+        """The first engine's: whatever its form, the client sees no ids."""
+        is_measured = has_length(head)
+        has_body = is_measured or is_chunked(head) or head.ends_with_connection
+        if self._is_plain or not 200 <= head.status < 300 or not has_body:
+            super().begin(head, data)
+            return
+        if is_encoded(head):
+            self._is_leaving = True
+            asyncio.get_running_loop().call_soon(self._ask_plainly)
+            return
+        self._chunks = Chunks(is_chunked=is_chunked(head), is_uncut=not head.is_stream)
+        self._writes_chunks = not head.ends_with_connection
+        if not head.is_stream:
+            self._transcript.lose("no_stream")
+        elif head.ends_with_connection:  # it ends as it breaks off
+            self._transcript.lose("no_chunks")
+        super().begin(in_chunks(head) if is_measured else head, self._shown(data))
+
+    def _ask_plainly(self) -> None:
+        """The engine's coding can't be read, and so ids not be taken out: have it answer without any."""
+        self._is_leaving = False
+        replica = self._replica
+        if replica is None:  # its client went away in between
+            return
+        self._close_upstream()
+        self._migration.encodes(replica)
+        self._proxy.counts.retried("encoded")
+        self._send(reuse=True)
+
+    def _send(self, *, reuse: bool) -> None:
+        if not (self._is_plain or self._started) and self._replica in self._migration.encoders:
+            self._is_plain = True
+            self._migration.ineligible["encoded"] += 1
+            self._transcript.lose("encoded")
+            request = self.request
+            request.body = without_members(request.body, continuation.ASKED)
+            codings = request.field(b"accept-encoding")
+            if codings is not None:
+                request.forwarded.append(b"Accept-Encoding: %b\r\n" % codings)
+        super()._send(reuse=reuse)
 
     def relay(self, data: bytes) -> None:
         """Bytes of the body; what an engine says that is being left goes nowhere."""
@@ -278,7 +329,7 @@ class Migratable(Exchange):
                 shown += transcript.pass_on(why)
         if chunks.is_uncut and not self._is_leaving:
             shown += self._uncut(chunks)
-        if not chunks.is_chunked:
+        if not self._writes_chunks:
             return shown
         return chunk(shown) + (LAST_CHUNK if chunks.is_complete and not self._is_leaving else b"")
 

@@ -59,6 +59,12 @@ def with_members(body: bytes | bytearray, members: dict[str, Any]) -> bytes | No
     return b"%b,%b}" % (bytes(body[:end]), json.dumps(members, separators=(",", ":")).encode()[1:-1])
 
 
+def without_members(body: bytes | bytearray, members: dict[str, Any]) -> bytes:
+    """What `with_members` made, as it was but for white space at its end."""
+    num_added = len(json.dumps(members, separators=(",", ":"))) - 1  # a comma for the brace
+    return bytes(body[: -num_added - 1]) + b"}"
+
+
 class Prefillers:
     """The replicas that prefill, and the rule for whom: prompts of more than `threshold_tokens`.
 

@@ -8,21 +8,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_IDS: Final = re.compile(rb'"(prompt_token_ids|token_ids)"( ?: ?)\[[0-9, ]*+\]')
-_BEGIN: Final = re.compile(rb'"(?:prompt_token_ids|token_ids)" ?: ?\[')
-_BEGINS: Final = frozenset(
-    b'"%b"%b:%b[' % (name, before, behind)
-    for name in (b"prompt_token_ids", b"token_ids")
-    for before in (b"", b" ")
-    for behind in (b"", b" ")
-)
-_CUT_BEGINS: Final = frozenset(begin[:end] for begin in _BEGINS for end in range(1, len(begin)))
-_MAX_CUT_BYTES: Final = max(map(len, _CUT_BEGINS))
+_NAMES: Final = (b"prompt_token_ids", b"token_ids")
+_BEGIN: Final = re.compile(rb'"(?:prompt_token_ids|token_ids)"\s*+:\s*+\[')
+_IDS: Final = re.compile(rb'("(?:prompt_token_ids|token_ids)"\s*+:\s*+)\[[^\]]*+\]')
+_CUT: Final = re.compile(rb'"([a-z_]{0,16})(?:"\s*+(?::\s*+)?)?\Z')
+_MAX_CUT_BYTES: Final = 64
+"""A name has 18 with its quotes; who writes more white space than the rest shows ids."""
 
 
 def without_ids(event: bytes) -> bytes:
     """A whole event as its client gets it."""
-    return _IDS.sub(rb'"\1"\2null', event)
+    return _IDS.sub(rb"\1null", event)
 
 
 class WithoutIds:
@@ -55,5 +51,9 @@ class WithoutIds:
 
 def _num_cut(text: bytes) -> int:
     """Bytes at its end that may become a member's begin."""
-    lengths = range(min(_MAX_CUT_BYTES, len(text)), 0, -1)
-    return next((length for length in lengths if text[-length:] in _CUT_BEGINS), 0)
+    found = _CUT.search(text, max(0, len(text) - _MAX_CUT_BYTES))
+    if found is None:
+        return 0
+    name, is_whole = found[1], found[0].count(b'"') > 1
+    may_become = name in _NAMES if is_whole else any(each.startswith(name) for each in _NAMES)
+    return len(found[0]) if may_become else 0

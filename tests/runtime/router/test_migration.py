@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,102 @@ def test_nor_where_the_connections_end_ends_the_stream(path: bytes) -> None:
     assert engine.asked[-1]["return_token_ids"]
     assert on.body == off.body
     assert ended == {}
+
+
+@dataclass
+class Formed(Reciter):
+    """It writes its answer in a form of its own: `head` are lines of it, without those of the framing."""
+
+    head: bytes = b"Content-Type: text/event-stream\r\n"
+    is_gzipped: bool = False
+    has_length: bool = False
+    is_whole: bool = False
+
+    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        body = json.loads(request.body)
+        self.asked.append(body)
+        events = self._events(request.line.decode().split(" ")[1], body)
+        texts = [b"data: %b\n\n" % json.dumps(event, separators=(",", ":")).encode() for event in events]
+        text = b"".join(texts) + b"data: [DONE]\n\n"
+        if self.is_whole:
+            text = json.dumps(events, indent=1).encode()
+        if self.is_gzipped:
+            text = gzip.compress(text, mtime=0)
+        framing = b"Content-Length: %d" % len(text) if self.has_length else b"Transfer-Encoding: chunked"
+        writer.write(b"HTTP/1.1 200 OK\r\n%b%b\r\n\r\n" % (self.head, framing))
+        at = min(700, len(text) // 2)
+        for part in (text[:at], text[at:]):
+            writer.write(part if self.has_length else chunk(part))
+            await writer.drain()
+            if self.num_pieces:
+                writer.transport.close()
+                return
+        writer.write(b"" if self.has_length else b"0\r\n\r\n")
+
+
+STREAM, JSON = b"Content-Type: text/event-stream\r\n", b"Content-Type: application/json\r\n"
+GZIP = b"Content-Encoding: gzip\r\n"
+FORMS = {
+    "length": Formed(has_length=True),
+    "gzip": Formed(head=STREAM + GZIP, is_gzipped=True),
+    "gzip and length": Formed(head=GZIP + STREAM, is_gzipped=True, has_length=True),
+    "gzip of no stream": Formed(head=JSON + GZIP, is_gzipped=True, is_whole=True),
+    "other spelling": Formed(head=b"Content-Type:Text/Event-Stream\r\nContent-Encoding: identity\r\n"),
+    "no stream": Formed(head=JSON, is_whole=True),
+    "no stream, length": Formed(head=JSON, is_whole=True, has_length=True),
+}
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completion"])
+@pytest.mark.parametrize("engine", FORMS.values(), ids=FORMS)
+def test_nor_whatever_form_an_engine_gives_its_answer(path: bytes, engine: Formed) -> None:
+    asked = asking(path, **USAGE)
+    first = replace(engine, asked=[])
+    off, *_ = served(first, first, asked, migration_limit=0)
+    on, ended, *_ = served(first, first, asked)
+
+    assert any(body.get("return_token_ids") for body in first.asked)
+    assert on.is_whole
+    coding = on.header(b"content-encoding")
+    assert coding == off.header(b"content-encoding")
+    assert (coding == b"gzip") is engine.is_gzipped
+    if engine.is_whole and not engine.is_gzipped:  # the white space of a list that is none
+        assert json.loads(on.body) == json.loads(off.body)
+    else:
+        assert on.body == off.body
+    assert ended == ({"encoded": 1} if engine.is_gzipped else {})
+
+
+def test_engine_that_compresses_unasked_is_asked_for_no_ids_again_and_as_its_client_asked() -> None:
+    first = replace(FORMS["gzip"], asked=[])
+
+    async def act() -> tuple[Counter[str], list[bool], list[bytes]]:
+        engine = FakeEngine(first)
+        async with routed(engine, migration_limit=1) as router:
+            for _ in range(2):
+                await ask(router, post(CHAT, body_of(CHAT), b"Accept-Encoding: gzip, br"))
+            assert router.front.migration is not None
+            asked = ["return_token_ids" in body for body in first.asked]
+            codings = [request.header(b"accept-encoding") or b"" for request in engine.received]
+            assert router.front._counts.retries == {"encoded": 1}
+            assert engine.received[1].body == engine.received[2].body == body_of(CHAT)
+            return router.front.migration.ineligible, asked, codings
+
+    ineligible, asked, codings = run_loop(act())
+
+    assert asked == [True, False, False]
+    assert codings == [b"", b"gzip, br", b"gzip, br"]
+    assert ineligible == {"encoded": 2}
+
+
+def test_stream_with_a_length_is_gone_on_with() -> None:
+    first = replace(FORMS["length"], asked=[], num_pieces=1)
+
+    answer, ended, *_ = served(first, Reciter(), asking(CHAT, **USAGE))
+
+    assert answer.is_whole
+    assert text_of(events_of(answer)) == ANSWER
+    assert ended == {"continued": 1}
 
 
 def test_engines_are_not_asked_to_compress_what_has_to_be_read() -> None:

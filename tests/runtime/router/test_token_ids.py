@@ -13,12 +13,14 @@ from hypertier.router.token_ids import WithoutIds, without_ids
 TEXT = (
     rb'data: {"prompt_token_ids":[1, 2],"choices":[{"text":"\"token_ids\":[4]","token_ids":[]}]}'
     b"\n\n"
-    rb'data: {"prompt_token_ids":null,"choices":[{"token_ids": [33]},{"token_ids" : [44,4]}],"tok'
+    rb'data: {"prompt_token_ids":null,"choices":[{"token_ids": [33]},{"token_ids" : [44,4]},'
+    b'{"token_ids":\n  [\n 5,\n 6]}],"tok'
 )
 SHOWN = (
     rb'data: {"prompt_token_ids":null,"choices":[{"text":"\"token_ids\":[4]","token_ids":null}]}'
     b"\n\n"
-    rb'data: {"prompt_token_ids":null,"choices":[{"token_ids": null},{"token_ids" : null}],"tok'
+    rb'data: {"prompt_token_ids":null,"choices":[{"token_ids": null},{"token_ids" : null},'
+    b'{"token_ids":\n  null}],"tok'
 )
 
 
