@@ -85,6 +85,9 @@ class Transport:
     def get_extra_info(self, name: str) -> Transport | None:
         return self if name == "socket" else None
 
+    def fileno(self) -> int:
+        return 0
+
     def setsockopt(self, *_: int) -> None:
         pass
 
