@@ -37,22 +37,57 @@ CHAT = b"/v1/chat/completions"
 BODY = b'{"model": "m", "unknown_field": [1, 2.50], "messages": [{"role": "user", "content": "hi"}]}'
 
 
-def test_request_reaches_the_engine_byte_for_byte() -> None:
+def reaches_engine(sent: bytes) -> Received:
+    """What the engine got of it."""
+
     async def act() -> Received:
         engine = FakeEngine()
         async with routed(engine) as router:
             client = await RawClient.connect(router.port)
-            client.send(post(CHAT + b"?a=b%20c", BODY, b"X-Custom: Kept", b"Authorization: Bearer k"))
+            client.send(sent)
             await client.answer()
         return engine.received[0]
 
-    received = run_loop(act())
+    return run_loop(act())
 
-    assert received.line == b"POST /v1/chat/completions?a=b%20c HTTP/1.1"
+
+FIELDS = (
+    b"X-Custom: Kept",
+    b"x-odd:  spaced  twice",
+    b"Authorization: Bearer k",
+    b"accept: */*",
+    b"accept: a/b",
+)
+
+
+def test_request_reaches_the_engine_byte_for_byte() -> None:
+    sent = post(CHAT + b"?a=b%20c", BODY, *FIELDS, b"X-Request-Id: its-own")
+
+    received = reaches_engine(sent)
+
+    assert received.head + received.body == sent
+
+
+def test_nothing_is_added_to_a_request_but_an_id() -> None:
+    sent = post(CHAT + b"?a=b%20c", BODY, *FIELDS)
+
+    received = reaches_engine(sent)
+
+    (added,) = [value for name, value in received.headers if name == b"x-request-id"]
+    assert received.head.replace(b"x-request-id: %s\r\n" % added, b"") + received.body == sent
+
+
+def test_nothing_is_added_to_a_chunked_request_but_its_length_and_an_id() -> None:
+    framing = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    lines = b"\r\n".join((b"POST %b HTTP/1.1" % CHAT, b"Host: test", *FIELDS))
+
+    received = reaches_engine(lines + b"\r\n" + framing)
+
+    (added,) = [value for name, value in received.headers if name == b"x-request-id"]
+    known = [tuple(part.strip() for part in line.split(b":", 1)) for line in FIELDS]
+    length = (b"Content-Length", b"%d" % len(BODY))
+    assert sorted(received.headers) == sorted([(b"Host", b"test"), *known, length, (b"x-request-id", added)])
     assert received.body == BODY
-    assert received.header(b"X-Custom") == b"Kept"
-    assert received.header(b"Authorization") == b"Bearer k"
-    assert received.header(b"Host") == b"test"
 
 
 @pytest.mark.parametrize(
