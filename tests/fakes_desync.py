@@ -82,11 +82,10 @@ class Path:
             await asyncio.sleep(0.001)
             self._router.front.sweep()
         await reading
-        client.close()
         other = await RawClient.connect(self._router.port)
         other.send(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
         health = (await other.answer()).status
-        other.close()
+        RawClient.close_all()
         received = list(self._engine.received)
         return Heard(
             statuses,
