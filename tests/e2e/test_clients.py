@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
 import pytest
+from exchanges import ASKED, CHAT, TOOL, bench_serve, body, num_running, num_written, streamed, whole
 
-from hypertier.lab.engine_env import find_engine_python
 from hypertier.lab.lab import Lab
-from hypertier.lab.metrics import samples, scrape
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parent.parent.parent
-CHAT = [{"role": "user", "content": "What ends in a hit?"}]
-BENCH_SERVE = """
-from vllm.benchmarks.serve import add_cli_args, main
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-parser = FlexibleArgumentParser()
-add_cli_args(parser)
-main(parser.parse_args())
-"""
-"""`vllm bench serve`, whose command needs a package of the name vllm, which vLLM for CPUs is not."""
-TOOL = {
-    "name": "lookup",
-    "description": "Look a block up.",
-    "parameters": {
-        "type": "object",
-        "properties": {"tier": {"type": "string", "enum": ["L1", "L2"]}},
-        "required": ["tier"],
-        "additionalProperties": False,
-    },
-}
+MANY_TOKENS = 3000
+"""More than an engine of the lab writes while it is asked whether it does."""
 
 
 @pytest.fixture
@@ -61,58 +40,19 @@ def direct(lab: Lab) -> Iterator[openai.OpenAI]:
         yield made
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        pytest.param({"temperature": 0}, id="plain"),
-        pytest.param({"temperature": 0, "logprobs": True, "top_logprobs": 3}, id="logprobs"),
-        pytest.param({"temperature": 1, "seed": 7, "n": 3}, id="several"),
-        pytest.param({"temperature": 0, "stop": ["e", "a"], "max_tokens": 64}, id="stop"),
-        pytest.param(
-            {
-                "temperature": 0,
-                "max_tokens": 64,
-                "tools": [{"type": "function", "function": TOOL}],
-                "tool_choice": "required",
-            },
-            id="tools",
-        ),
-        pytest.param(
-            {"temperature": 0, "extra_body": {"structured_outputs": {"choice": ["hit", "miss"]}}},
-            id="vllms-own",
-        ),
-    ],
-)
+@pytest.mark.parametrize("hear", [whole, streamed])
+@pytest.mark.parametrize("more", ASKED.values(), ids=ASKED)
 def test_a_chat_is_answered_as_by_the_engine_itself(
-    lab: Lab, client: openai.OpenAI, direct: openai.OpenAI, asked: dict[str, Any]
+    lab: Lab,
+    client: openai.OpenAI,
+    direct: openai.OpenAI,
+    more: dict[str, Any],
+    hear: Callable[..., tuple[list[Any], int]],
 ) -> None:
-    wanted: dict[str, Any] = {"model": lab.plan.model_name, "messages": CHAT, "max_tokens": 12, **asked}
+    routed, own = (hear(each, lab.plan.model_name, more) for each in (client, direct))
 
-    routed, own = (each.chat.completions.create(**wanted) for each in (client, direct))
-
-    assert [gist(choice.model_dump()) for choice in routed.choices] == [
-        gist(choice.model_dump()) for choice in own.choices
-    ]
-    assert len(routed.choices) == asked.get("n", 1)
-    assert routed.usage is not None
-    assert own.usage is not None
-    assert routed.usage.completion_tokens == own.usage.completion_tokens
-
-
-def gist(choice: dict[str, Any]) -> dict[str, Any]:
-    """What a choice says, but for what is made up and for logprobs' last digits."""
-    message = choice["message"]
-    calls = [each["function"] for each in message.get("tool_calls") or ()]
-    logprobs = (choice.get("logprobs") or {}).get("content") or ()
-    return {
-        "text": message["content"],
-        "calls": calls,
-        "finish": choice["finish_reason"],
-        "stop": choice.get("stop_reason"),
-        "logprobs": [
-            (each["token"], round(each["logprob"], 2), len(each["top_logprobs"])) for each in logprobs
-        ],
-    }
+    assert routed == own
+    assert len(routed[0]) == more.get("n", 1)
 
 
 def test_a_stream_has_the_tokens_and_the_usage_of_the_whole_answer(lab: Lab, client: openai.OpenAI) -> None:
@@ -194,33 +134,51 @@ def test_errors_of_the_engine_reach_the_client_as_they_are(lab: Lab, client: ope
     assert "max_tokens" in caught.value.message
 
 
-def test_a_client_that_leaves_its_stream_frees_the_engine(lab: Lab, client: openai.OpenAI) -> None:
-    stream = client.chat.completions.create(
-        model=lab.plan.model_name,
-        messages=CHAT,  # type: ignore[arg-type]
-        max_tokens=100_000 // 64,
-        temperature=0,
-        stream=True,
-        extra_body={"ignore_eos": True},
-    )
-    next(iter(stream))
-    assert num_running(lab) == 1
+def leave_stream(url: str, asked: dict[str, Any]) -> None:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=300, max_retries=0) as client:
+        stream = client.chat.completions.create(**asked, stream=True)
+        next(iter(stream))
+        stream.close()
 
-    stream.close()
+
+def give_up(url: str, asked: dict[str, Any]) -> None:
+    with (
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=1, max_retries=0) as client,
+        pytest.raises(openai.APITimeoutError),
+    ):
+        client.chat.completions.create(**asked)
+
+
+def leave_anthropics_stream(url: str, asked: dict[str, Any]) -> None:
+    with (
+        anthropic.Anthropic(base_url=url, api_key="none", timeout=300, max_retries=0) as client,
+        client.messages.stream(**asked) as stream,
+    ):
+        next(iter(stream.text_stream))
+
+
+def end_curl(url: str, asked: dict[str, Any]) -> None:
+    data = json.dumps({**asked, **asked["extra_body"], "extra_body": None, "stream": True})
+    argv = ["curl", "-sS", "-N", f"{url}/v1/chat/completions", "-H", "Content-Type: application/json"]
+    with subprocess.Popen([*argv, "-d", data], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"data: ")
+        process.kill()
+
+
+@pytest.mark.parametrize("leave", [leave_stream, give_up, leave_anthropics_stream, end_curl])
+def test_a_client_that_leaves_its_stream_frees_the_engine(
+    lab: Lab, leave: Callable[[str, dict[str, Any]], None]
+) -> None:
+    asked = body(lab.plan.model_name, {"max_tokens": MANY_TOKENS, "extra_body": {"ignore_eos": True}})
+    before = num_written(lab)
+
+    leave(lab.plan.router_url, asked)
 
     deadline = time.monotonic() + 60
     while num_running(lab):
         assert time.monotonic() < deadline
-
-
-def num_running(lab: Lab) -> float:
-    """Requests that the engines compute now."""
-    return sum(
-        value
-        for url in lab.plan.replica_urls
-        for name, _, value in samples(scrape(url))
-        if name in ("vllm:num_requests_running", "vllm:num_requests_waiting")
-    )
+    assert num_written(lab) - before < MANY_TOKENS
 
 
 def test_anthropics_client_streams_and_offers_tools(lab: Lab) -> None:
@@ -247,38 +205,79 @@ def test_anthropics_client_streams_and_offers_tools(lab: Lab) -> None:
     assert offered.usage.input_tokens > 0
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"system": "Answer in one word."}, id="system"),
+        pytest.param({"stop_sequences": ["e", "a"], "max_tokens": 64}, id="stop"),
+        pytest.param({"messages": [*CHAT, {"role": "assistant", "content": "A block"}, *CHAT]}, id="turns"),
+        pytest.param(
+            {
+                "max_tokens": 64,
+                "tools": [
+                    {
+                        "name": TOOL["name"],
+                        "description": TOOL["description"],
+                        "input_schema": TOOL["parameters"],
+                    }
+                ],
+                "tool_choice": {"type": "any"},
+            },
+            id="tools",
+        ),
+    ],
+)
+def test_a_message_is_answered_as_by_the_engine_itself(lab: Lab, more: dict[str, Any]) -> None:
+    asked = body(lab.plan.model_name, {"extra_body": {"temperature": 0}, **more})
+
+    def told(url: str) -> tuple[Any, ...]:
+        with anthropic.Anthropic(base_url=url, api_key="none", timeout=300, max_retries=0) as client:
+            answer = client.messages.create(**asked)
+        parts = [
+            (part.type, getattr(part, "text", None), getattr(part, "input", None)) for part in answer.content
+        ]
+        return parts, answer.stop_reason, answer.stop_sequence, answer.usage.output_tokens
+
+    assert told(lab.plan.router_url) == told(lab.plan.replica_urls[0])
+
+
+def curl(*more: str) -> str:
+    """What curl prints."""
+    program = shutil.which("curl")
+    assert program is not None
+    argv = [program, "-sS", "-N", "--fail-with-body", "-H", "Content-Type: application/json", *more]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stdout
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param((), id="plain"),
+        pytest.param(("--http1.0",), id="http-1.0"),
+        pytest.param(("-H", "Transfer-Encoding: chunked"), id="chunked"),
+        pytest.param(("-H", "Expect: 100-continue"), id="expect"),
+        pytest.param(("--http2",), id="offers-http-2"),
+        pytest.param(("--compressed",), id="compressed"),
+    ],
+)
+def test_curl_is_answered_however_it_asks(lab: Lab, flags: tuple[str, ...]) -> None:
+    data = json.dumps(body(lab.plan.model_name, {"temperature": 0}))
+
+    routed = json.loads(curl(*flags, f"{lab.plan.router_url}/v1/chat/completions", "-d", data))
+    own = json.loads(curl(f"{lab.plan.replica_urls[0]}/v1/chat/completions", "-d", data))
+
+    assert routed["choices"][0]["message"]["content"] == own["choices"][0]["message"]["content"]
+
+
 def test_curl_prints_a_stream_as_it_comes(lab: Lab) -> None:
-    curl = shutil.which("curl")
-    assert curl is not None
-    body = {"model": lab.plan.model_name, "messages": CHAT, "max_tokens": 8, "stream": True}
+    data = json.dumps(body(lab.plan.model_name, {"stream": True, "max_tokens": 8}))
 
-    argv = [curl, "-sS", "-N", "--fail-with-body", f"{lab.plan.router_url}/v1/chat/completions"]
-    argv += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
-    done = subprocess.run(
-        argv,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
+    told = curl(f"{lab.plan.router_url}/v1/chat/completions", "-d", data)
 
-    events = re.findall(r"^data: (.*)$", done.stdout, re.MULTILINE)
+    events = re.findall(r"^data: (.*)$", told, re.MULTILINE)
     assert events[-1] == "[DONE]"
     assert "".join(json.loads(event)["choices"][0]["delta"].get("content") or "" for event in events[:-1])
 
 
 def test_vllms_own_benchmark_completes_every_request(lab: Lab, tmp_path: Path) -> None:
-    python = str(find_engine_python(os.environ, ROOT))
-    model = (lab.directory / "model").absolute()
-    argv = [python, "-c", BENCH_SERVE, "--backend", "openai-chat"]
-    argv += ["--base-url", lab.plan.router_url, "--endpoint", "/v1/chat/completions"]
-    argv += ["--model", str(model), "--served-model-name", lab.plan.model_name, "--dataset-name", "random"]
-    argv += ["--random-input-len", "64", "--random-output-len", "4", "--num-prompts", "24"]
-    argv += ["--max-concurrency", "4", "--save-result", "--result-dir", str(tmp_path)]
-    argv += ["--result-filename", "result.json", "--disable-tqdm"]
-
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert (result["completed"], result.get("failed", 0)) == (24, 0)
+    assert bench_serve(lab, lab.plan.router_url, tmp_path) == (24, 0)

@@ -13,6 +13,7 @@ from typing import Any
 
 import openai
 import pytest
+from exchanges import ASKED, bench_serve, streamed, whole
 from fakes_access import ACME, ZETA, AccessFolder, router_process
 from fakes_lab import TOOLS
 from fakes_lora import ADAPTER, load_adapter, write_adapter, write_with_adapters
@@ -114,6 +115,40 @@ def test_a_tenants_chat_is_found_by_its_own_blocks_and_not_by_anothers(lab: Lab,
     assert matched(after) > matched(before)
     assert matched(others) == matched(after)
     assert fallbacks(after, others) == 1
+
+
+@pytest.fixture(scope="module")
+def tenants_router(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A router before the engine that asks for keys, once it goes by the engine's events."""
+    folder = AccessFolder(tmp_path_factory.mktemp("access"))
+    replica = ["--replica", lab.plan.replica_urls[0], "--kv-events", f"127.0.0.1:{events_port(lab)}"]
+    with router_process(folder, "--strategy", "kvaware", *replica) as (url, metrics):
+        while not counts(metrics).get(("kvaware_verified", "")):
+            pass
+        yield url
+
+
+@pytest.mark.parametrize("hear", [whole, streamed])
+@pytest.mark.parametrize("more", ASKED.values(), ids=ASKED)
+def test_a_tenants_chat_is_answered_as_by_the_engine_itself(
+    lab: Lab,
+    tenants_router: str,
+    more: dict[str, Any],
+    hear: Callable[..., tuple[list[Any], int]],
+) -> None:
+    by_router = openai.OpenAI(base_url=f"{tenants_router}/v1", api_key=ACME, timeout=300, max_retries=0)
+    directly = openai.OpenAI(base_url=f"{lab.plan.replica_urls[0]}/v1", api_key="none", timeout=300)
+
+    with by_router, directly:
+        routed, own = (hear(each, lab.plan.model_name, more) for each in (by_router, directly))
+
+    assert routed == own
+
+
+def test_vllms_own_benchmark_completes_every_request_of_a_tenant(
+    lab: Lab, tenants_router: str, tmp_path: Path
+) -> None:
+    assert bench_serve(lab, tenants_router, tmp_path, ACME) == (24, 0)
 
 
 TOOL = {
