@@ -170,7 +170,9 @@ def end_curl(url: str, asked: dict[str, Any]) -> None:
 def test_a_client_that_leaves_its_stream_frees_the_engine(
     lab: Lab, leave: Callable[[str, dict[str, Any]], None]
 ) -> None:
-    asked = body(lab.plan.model_name, {"max_tokens": MANY_TOKENS, "extra_body": {"ignore_eos": True, "temperature": 0}})
+    asked = body(
+        lab.plan.model_name, {"max_tokens": MANY_TOKENS, "extra_body": {"ignore_eos": True, "temperature": 0}}
+    )
     before = num_written(lab)
 
     leave(lab.plan.router_url, asked)

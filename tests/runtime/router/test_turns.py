@@ -3,67 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
+from fakes_connection import AtOnce, Transport
 from fakes_engine import FakeEngine, RawClient, get, run_loop
 from fakes_requests import HOST
 from fakes_router import routed
 
 from hypertier.router.connection import MAX_IN_A_TURN, ClientConnection
-from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
 from hypertier.router.wire import MAX_READY, BodyBudget, RequestReader
 
 NUM_REQUESTS = 1000
 PLAIN = b"GET /%d HTTP/1.1\r\n" + HOST + b"\r\n"
 PARSED = b"POST /%d HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
 KINDS = pytest.mark.parametrize("kind", [PLAIN, PARSED], ids=["plain", "parsed"])
-
-
-class AtOnce:
-    """Answers each request as it comes; `asked` are their paths."""
-
-    max_head_bytes = max_body_bytes = 1 << 20
-    idle_ticks = -1
-    tick = 0
-    draining = False
-    check_head = None
-
-    def __init__(self) -> None:
-        self.budget = BodyBudget(1 << 20)
-        self.asked: list[bytes] = []
-
-    def opened(self, connection: ClientConnection) -> None:
-        pass
-
-    def closed(self, connection: ClientConnection) -> None:
-        pass
-
-    def refused(self, refusal: Refusal) -> None:
-        raise AssertionError(refusal)
-
-    def handle(self, connection: ClientConnection, request: Request) -> None:
-        self.asked.append(request.path)
-        connection.finish(keep_alive=True)
-
-
-class Transport(asyncio.Transport):
-    """Takes what it is told."""
-
-    is_paused = False
-
-    def write(self, data: Any) -> None:
-        pass
-
-    def is_closing(self) -> bool:
-        return False
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
 
 
 def paths(*numbers: int) -> list[bytes]:
@@ -92,7 +45,7 @@ def test_a_client_that_sends_many_requests_at_once_leaves_others_their_turn(kind
         assert num_turns >= NUM_REQUESTS // MAX_IN_A_TURN
         assert not transport.is_paused
         assert connection.idle
-        assert owner.budget.held_bytes == 0
+        assert (owner.budget.held_bytes, owner.refusals) == (0, [])
 
     run_loop(act())
 
