@@ -80,7 +80,6 @@ _LEFT_OUT: Final = frozenset(
         "request_id",
         "kv_transfer_params",
         "ec_transfer_params",
-        "include_reasoning",
         "parallel_tool_calls",
         "tool_choice",
         "length_penalty",
@@ -109,6 +108,7 @@ _UNUSED: Final[dict[str, tuple[Any, ...]]] = {
     "thinking_token_budget": (None,),
     "repetition_detection": (None,),
     "return_token_ids": (None, False),
+    "include_reasoning": (None, True),  # hidden, its tokens are not told, and a completion would show it
 }
 _KNOWN: Final = frozenset([*_CARRIED, *_LEFT_OUT, *_UNUSED])
 _OTHER_MEDIA: Final = re.compile(

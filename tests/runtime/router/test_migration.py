@@ -328,6 +328,7 @@ REFUSED = {
     "penalty": ({"presence_penalty": 0.5}, "presence_penalty"),
     "beam": ({"use_beam_search": True}, "use_beam_search"),
     "tokens": ({"return_token_ids": True}, "return_token_ids"),
+    "hidden reasoning": ({"include_reasoning": False}, "include_reasoning"),
     "unknown": ({"of_another_engine": 1}, "other_field"),
     "image": (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
