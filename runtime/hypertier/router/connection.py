@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -24,6 +25,7 @@ NEW_TICKS: Final = 1
 # Of Linux, 0 elsewhere: its first byte is a state of include/net/tcp_states.h.
 _TCP_INFO: Final[int] = getattr(socket, "TCP_INFO", 0)
 _ESTABLISHED: Final = 1
+_NO_LINGER: Final = struct.pack("ii", 1, 0)  # socket(7): on, for no time
 
 
 class Owner(Protocol):
@@ -204,7 +206,7 @@ class ClientConnection:
         if is_framed:
             self.close()
         else:
-            self.abort()
+            self._reset()
 
     def close(self) -> None:
         """Close once what was written is sent."""
@@ -369,6 +371,13 @@ class ClientConnection:
                     self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 break
         self._serving = False
+
+    def _reset(self) -> None:
+        """Close at once by RST: an abort alone ends like any other connection, where nothing is unread."""
+        if self._transport is not None:
+            sock = self._transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self._transport.abort()
 
     def _is_open(self) -> bool:
         transport = self._transport

@@ -54,6 +54,32 @@ def test_clients_are_served_by_tls(tmp_path: Path) -> None:
     assert run_loop(act()) == (200, b'{"served_by": "engine"}', "router")
 
 
+@pytest.mark.parametrize("is_encrypted", [True, False], ids=["tls", "plain"])
+def test_answer_without_a_length_that_breaks_off_does_not_end_like_a_whole_one(
+    tmp_path: Path, is_encrypted: bool
+) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("router")
+    settings = {"tls_cert": cert, "tls_key": key} if is_encrypted else {}
+
+    async def begin(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        await asyncio.Event().wait()
+
+    async def act() -> None:
+        async with routed(FakeEngine(begin), **settings) as router:
+            reached = (
+                connect(router.port, authority.client()) if is_encrypted else RawClient.connect(router.port)
+            )
+            client = await reached
+            client.send(post(CHAT, b"{}", b"x-request-timeout: 0.2"))
+            await client.reader.readuntil(b"hello")
+            await client.reader.read()
+
+    with pytest.raises(ConnectionError):
+        run_loop(act())
+
+
 def test_plain_http_to_a_tls_port_gets_nothing_and_harms_nobody(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.issue("router")
