@@ -68,6 +68,11 @@ class Chunks:
         self._body.clear()
         return rest
 
+    def body(self, data: bytes) -> bytes:
+        """What `data` has of a body that `is_uncut`."""
+        self.events(data)
+        return self.uncut()
+
     def on_body(self, part: bytes) -> None:
         self._body += part
 
@@ -83,6 +88,12 @@ def is_encoded(head: ResponseHead) -> bool:
 def is_chunked(head: ResponseHead) -> bool:
     """Its body comes in chunks."""
     return head.length == CHUNKED or _CHUNKED.search(head.raw) is not None
+
+
+def without_chunks(head: ResponseHead) -> ResponseHead:
+    """The same with a body that the connection's end ends."""
+    raw = _CHUNKED.sub(b"\r\n", head.raw)
+    return ResponseHead(raw, head.status, True, head.has_request_id, head.is_stream)
 
 
 def has_length(head: ResponseHead) -> bool:

@@ -136,8 +136,7 @@ def request_head(request: Request, request_id: bytes) -> bytes:
     """The head sent to a replica: the client's fields as they came, without those of the client's connection.
 
     A chunked body was read whole and travels with its length. `request_id` is added where the client sent
-    none. An HTTP/1.0 client's request stays one, so that the engine's answer has a form the client can
-    read.
+    none. An HTTP/1.0 client's request stays one, so that an engine which heeds that need not be read anew.
     """
     head = request.whole_head
     if head is not None:

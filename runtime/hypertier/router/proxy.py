@@ -13,6 +13,7 @@ from hypertier.router.admission import Grant
 from hypertier.router.counts import RequestCounts
 from hypertier.router.decisions import MAX_NAME_BYTES, BrokeOff, Decision, Decisions, Prefilled, weigh
 from hypertier.router.decrypting import Decrypting
+from hypertier.router.event_stream import Chunks, is_chunked, without_chunks
 from hypertier.router.gathering import Gathering
 from hypertier.router.heads import Request, request_head
 from hypertier.router.holding import Holding, Place
@@ -120,6 +121,7 @@ class Exchange:
     _end_status = "5xx"
     _candidates: Sequence[dict[str, Any]] = ()
     _end_of_answer: bytearray | None = None
+    _unchunking: Chunks | None = None  # its client is of HTTP/1.0, which has no chunks
 
     def __init__(
         self,
@@ -257,6 +259,9 @@ class Exchange:
     def begin(self, head: ResponseHead, data: bytes) -> None:
         """The head of the answer and what came with it: from here on there is no other replica."""
         proxy, client = self._proxy, self.client
+        if self.request.is_http_1_0 and is_chunked(head):
+            self._unchunking = Chunks(is_uncut=True)
+            head, data = without_chunks(head), self._unchunking.body(data)
         self._started = True
         self._status = head.status
         self.last_tick = -1
@@ -289,6 +294,8 @@ class Exchange:
     def relay(self, data: bytes) -> None:
         """Bytes of the answer's body, framing included, as the engine sent them."""
         self.last_tick = -1
+        if self._unchunking is not None:
+            data = self._unchunking.body(data)
         self.client.write(data)
         if self._end_of_answer is not None:
             keep_end(self._end_of_answer, data)

@@ -725,6 +725,39 @@ def test_http_1_0_client_gets_an_answer_that_ends_with_the_connection() -> None:
     assert body == b"hello"
 
 
+@pytest.mark.parametrize("path", [CHAT, b"/v1/responses"])
+@pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "broken"])
+def test_http_1_0_client_gets_no_chunks_though_the_engine_sends_some(path: bytes, is_whole: bool) -> None:
+    async def stream(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(SSE_HEAD.replace(b"transfer-e", b"Transfer-E") + b"6\r\nhe")
+        await writer.drain()
+        await asyncio.sleep(0)
+        writer.write(b"llo \r\n5;x=1\r\nworld\r\n" + (b"0\r\ntrailer: 1\r\n\r\n" if is_whole else b""))
+        await writer.drain()
+        writer.transport.close()
+
+    async def act() -> tuple[bytes, bytes, bool]:
+        async with routed(FakeEngine(stream)) as router:
+            client = await RawClient.connect(router.port)
+            client.send(post(path, BODY).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+            head = await client.reader.readuntil(b"\r\n\r\n")
+            body, is_reset = b"", False
+            try:
+                while piece := await client.reader.read(100):
+                    body += piece
+            except ConnectionError:
+                is_reset = True
+            return head, body, is_reset
+
+    head, body, is_reset = run_loop(act())
+
+    assert b"\r\nconnection: close\r\n" in head
+    assert b"transfer-encoding" not in head.lower()
+    assert b"hello world".startswith(body)
+    assert is_reset is not is_whole
+    assert body == b"hello world" or not is_whole
+
+
 def test_head_request_is_answered_without_a_body() -> None:
     async def reply(request: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n")
