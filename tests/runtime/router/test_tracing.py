@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -37,13 +38,21 @@ def last_spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             assert not thread.is_alive()
 
 
+def spans_of(collector: FakeEngine) -> list[Any]:
+    """Those that it got."""
+    exported = [ExportTraceServiceRequest.FromString(request.body) for request in collector.received]
+    return [span for one in exported for r in one.resource_spans for s in r.scope_spans for span in s.spans]
+
+
+async def collect(request: Received, writer: asyncio.StreamWriter) -> None:
+    """As a collector."""
+    writer.write(json_answer(b"{}"))
+
+
 def traced(
     *headers: bytes, path: bytes = CHAT, **settings: Any
 ) -> tuple[Received, list[Any], list[Received]]:
     """What the engine got, the spans, and what the collector got."""
-
-    async def collect(request: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(json_answer(b"{}"))
 
     async def act() -> tuple[Received, list[Any], list[Received]]:
         collector, engine = await FakeEngine(collect).start(), FakeEngine()
@@ -52,11 +61,7 @@ def traced(
                 client = await RawClient.connect(router.port)
                 client.send(post(path, b'{"model": "m", "prompt": "secret"}', *headers))
                 assert (await client.answer()).status == 200
-            spans = []
-            for request in collector.received:
-                exported = ExportTraceServiceRequest.FromString(request.body)
-                spans += [s for r in exported.resource_spans for scope in r.scope_spans for s in scope.spans]
-            return engine.received[0], spans, collector.received
+            return engine.received[0], spans_of(collector), collector.received
         finally:
             await collector.kill()
 
@@ -88,6 +93,36 @@ def test_span_lies_between_the_clients_and_the_engines() -> None:
     assert attributes["hypertier.status"].string_value == "2xx"
     assert attributes["hypertier.replica"].string_value.startswith("http://127.0.0.1:")
     assert [event.name for event in span.events] == ["gen_ai.first_token"]
+
+
+@pytest.mark.parametrize("is_good", [True, False], ids=["good", "served-whole"])
+def test_span_tells_who_prefilled_and_what_came_of_it(is_good: bool) -> None:
+    told = {"kv_transfer_params": {"remote_engine_id": "e"}} if is_good else {}
+
+    async def prefill(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(json_answer(json.dumps(told).encode()))
+
+    async def act() -> tuple[str, list[Any]]:
+        collector, prefiller = await FakeEngine(collect).start(), await FakeEngine(prefill).start()
+        try:
+            split: dict[str, Any] = {"prefill_replicas": (prefiller.url,), "prefill_threshold": 0}
+            async with routed(FakeEngine(), otlp_endpoint=collector.url, **split) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, b'{"model": "m", "messages": [{"content": "secret"}]}', SAMPLED))
+                assert (await client.answer()).status == 200
+            return prefiller.url, spans_of(collector)
+        finally:
+            await collector.kill()
+            await prefiller.kill()
+
+    url, (span,) = run_loop(act())
+
+    attributes = {attribute.key: attribute.value for attribute in span.attributes}
+    assert attributes["hypertier.prefill_replica"].string_value == url
+    assert attributes["hypertier.prefill_end"].string_value == ("good" if is_good else "no_parameters")
+    assert 0 < attributes["hypertier.prefill_seconds"].double_value < 60
+    assert attributes["hypertier.replica"].string_value != url
+    assert "hypertier.prefill_predicted_seconds" not in attributes  # nothing is learned yet
 
 
 def test_span_holds_nothing_of_the_prompt_or_the_key() -> None:
