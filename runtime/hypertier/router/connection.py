@@ -219,8 +219,13 @@ class ClientConnection:
             self._transport.abort()
 
     def named(self, request_id: bytes) -> None:
-        """The id that a refusal of the request in hand carries."""
+        """The id that the router's own answer to the request in hand carries."""
         self._request_id = request_id
+
+    @property
+    def request_id(self) -> bytes | None:
+        """The id of the request in hand, where it was `named`."""
+        return self._request_id or None
 
     def switch(self, tunnel: Switched) -> None:
         """What the client sent behind its request, and sends from now on, goes there."""

@@ -550,6 +550,7 @@ class Front:
                 status,
                 body,
                 content_type=content_type,
+                request_id=connection.request_id,
                 keep_alive=not connection.closes,
                 is_head=request.method == b"HEAD",
             )

@@ -333,6 +333,18 @@ def test_model_is_told_by_its_path_however_its_slash_is_spelled(path: bytes, num
     assert not any(engine.received for engine in engines)
 
 
+@pytest.mark.parametrize("path", [b"/v1/models", b"/v1/models/a", b"/health"])
+def test_answers_of_the_routers_own_carry_the_id_of_their_request(path: bytes) -> None:
+    (mine, *_), _ = ask(get(path, b"x-request-id: mine"), ("a",), ("b",))
+    made, engines = ask(get(path), ("a",), ("b",))
+
+    ids = [answer.header(b"x-request-id") for answer in made]
+    assert mine.header(b"x-request-id") == b"mine"
+    assert None not in ids
+    assert len(set(ids)) == len(ids) > 1
+    assert not any(engine.received for engine in engines)
+
+
 @pytest.mark.parametrize("method", [b"DELETE", b"PUT", b"PATCH", b"POST"])
 def test_model_is_read_and_nothing_else(method: bytes) -> None:
     answers, (engine,) = ask(method + b" /v1/models/a HTTP/1.1\r\nHost: t\r\n\r\n", ("a",), times=2)
