@@ -186,9 +186,10 @@ class Router:
             proxy.holding = Holding(
                 self.replicas, seconds=settings.hold_seconds, size=settings.hold_requests, now=time.monotonic
             )
-            self._models.hear(proxy.holding.look)
+            holding = proxy.holding
+            self._models.hear(lambda replica: holding.look())
             self.metrics.registry.register(HoldCounts(proxy.holding))
-        self._door = access.build(settings, self.replicas)
+        self._door = access.build(settings, self.replicas, self._models)
         if self._door is not None:
             gate = self._door.gate
             self.metrics.registry.register(AccessMetrics(gate.counts, gate.tenants))

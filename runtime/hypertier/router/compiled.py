@@ -21,6 +21,8 @@ HOT = (
     "access.limits",
     "access.names",
     "access.paths",
+    "access.pool",
+    "access.pools",
     "access.queue",
     "access.salt",
     "access.tenants",

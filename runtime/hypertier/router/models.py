@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
+from hypertier.router.openai import Refusal, named_model
 from hypertier.router.replicas import Replica, ReplicaSet, State
 
 LIST_PATH = b"/v1/models"
@@ -30,7 +30,6 @@ _FORM_BYTES = 64 * 1024
 class Models:
     """What every replica said that it serves, and `aliases`: other names, by which the router knows models.
 
-    `split` are names behind each of which there are several models, as the routes say.
     A replica that said nothing is taken to serve whatever no other is known to; while it is being asked for
     the first time, nothing.
     """
@@ -42,7 +41,9 @@ class Models:
         """Not every replica may be picked for every model that is known."""
         self.named: Counter[bytes] = Counter()
         """In how many of the lists that differ a model stands."""
-        self.split: Mapping[bytes, Sequence[bytes]] = {}
+        self.version = 0
+        """Another one where a list comes that no replica had, or goes, or a split changes."""
+        self._split: Mapping[bytes, Sequence[bytes]] = {}
         self._replicas = replicas
         self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
         self._alike: Counter[frozenset[bytes]] = Counter()
@@ -58,11 +59,11 @@ class Models:
         self._last_had_more = False
         self._answer: tuple[Mapping[bytes, Sequence[bytes]], bytes] | None = None
         self._watchers: list[Callable[[Replica], None]] = []
-        self._hearers: list[Callable[[], None]] = []
+        self._hearers: list[Callable[[Replica | None], None]] = []
         replicas.watch(self._changed)
 
-    def hear(self, hearer: Callable[[], None]) -> None:
-        """Call `hearer()` after each change of what is known to be served, or by whom."""
+    def hear(self, hearer: Callable[[Replica | None], None]) -> None:
+        """Call `hearer(replica)` where one is known to serve something else; with None for a split."""
         self._hearers.append(hearer)
 
     def watch(self, watcher: Callable[[Replica], None]) -> None:
@@ -76,20 +77,64 @@ class Models:
         listed = {name: entry for entry in entries[:MAX_MODELS] if (name := _name(entry)) is not None}
         before = self._listed.get(replica)
         had_more = replica in self._has_more
+        has_more = len(entries) > MAX_MODELS
         self._listed[replica] = listed
         self._untold.discard(replica)
         self._awaited.discard(replica)
-        (self._has_more.add if len(entries) > MAX_MODELS else self._has_more.discard)(replica)
+        (self._has_more.add if has_more else self._has_more.discard)(replica)
+        self.version += had_more != has_more
         self._count(frozenset(listed), 1)
         if before is not None:
             self._count(frozenset(before), -1)
         self._answer = None
         self._compare()
-        if before is None or before.keys() != listed.keys() or had_more != (replica in self._has_more):
-            self._tell()
+        if before is None or before.keys() != listed.keys() or had_more != has_more:
+            self._tell(replica)
         if before is not None and _bases(before) != _bases(listed):
             for watcher in self._watchers:
                 watcher(replica)
+
+    @property
+    def split(self) -> Mapping[bytes, Sequence[bytes]]:
+        """Names behind each of which there are several models."""
+        return self._split
+
+    @split.setter
+    def split(self, split: Mapping[bytes, Sequence[bytes]]) -> None:
+        self.version += split != self._split
+        self._split = split
+        self._tell(None)
+
+    @property
+    def lists(self) -> Collection[frozenset[bytes]]:
+        """What replicas serve, each list once."""
+        return self._alike.keys()
+
+    @property
+    def open_lists(self) -> Collection[Collection[bytes]]:
+        """Those that are longer than what is known of them."""
+        return [self._listed[replica].keys() for replica in self._has_more]
+
+    @property
+    def num_silent(self) -> int:
+        """Replicas that may be picked, were asked, and did not say what they serve."""
+        return len(self._untold) - len(self._awaited)
+
+    @property
+    def any_gone(self) -> bool:
+        """Some models have no replica any more."""
+        return bool(self._gone)
+
+    def is_gone(self, model: bytes) -> bool:
+        """The last replica that served it left."""
+        return model in self._gone
+
+    def names_of(self, replica: Replica) -> Collection[bytes] | None:
+        """What it is picked for; None for whatever no other is known to serve."""
+        listed = self._listed.get(replica)
+        if listed is not None:
+            return listed.keys()
+        return () if replica in self._awaited and (self._alike or self._was_mixed) else None
 
     def expect(self, replica: Replica) -> None:
         """It is being asked what it serves; see `asked`."""
@@ -102,7 +147,7 @@ class Models:
         if replica in self._awaited:
             self._awaited.discard(replica)
             self._compare()
-            self._tell()
+            self._tell(replica)
 
     def base_of(self, replica: Replica) -> str | None:
         """The first model that the replica lists and that is no adapter; None where it is not known."""
@@ -217,10 +262,12 @@ class Models:
         alike, named = self._alike, self.named
         alike[names] += step
         if step > 0 and alike[names] == 1:
+            self.version += 1
             named.update(names)
             for name in self._gone.keys() & names:
                 del self._gone[name]
         elif not alike[names]:
+            self.version += 1
             del alike[names]
             for name in names:
                 named[name] -= 1
@@ -233,9 +280,9 @@ class Models:
         self._was_mixed = self._was_mixed or self.is_mixed
         self.tells_apart = self.is_mixed or bool(self._untold and (self._alike or self._was_mixed))
 
-    def _tell(self) -> None:
+    def _tell(self, replica: Replica | None) -> None:
         for hearer in self._hearers:
-            hearer()
+            hearer(replica)
 
     def _changed(self, replica: Replica, reason: str) -> None:
         if replica.state is State.HEALTHY:
@@ -253,6 +300,7 @@ class Models:
         if listed is None:
             return
         self._last_had_more = replica in self._has_more
+        self.version += self._last_had_more
         self._has_more.discard(replica)
         self._count(frozenset(listed), -1)
         for name in listed:
@@ -263,7 +311,16 @@ class Models:
             del self._gone[next(iter(self._gone))]
         self._answer = None
         self._compare()
-        self._tell()
+        self._tell(replica)
+
+
+def asked_model(request: Request, aliases: Mapping[bytes, bytes]) -> bytes | None:
+    """The model that a request with a body is for, by its own name; None where it names none."""
+    model = named_model(request.body, request.path)
+    if model is None:
+        span = form_model(request)
+        model = model_in_path(request.path) if span is None else bytes(request.body[span[0] : span[1]])
+    return aliases.get(model, model) if model is not None else None
 
 
 def model_in_path(path: bytes) -> bytes | None:

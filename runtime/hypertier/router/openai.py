@@ -166,7 +166,7 @@ def read(
         session = find_string(body, session_key, start)
     tail = max(start, len(body) - _TAIL_BYTES)
     if model is None:
-        model = _find_model(body, tail, len(body)) or _parsed_model(body)
+        model = _model_behind(body, start)
     if not streamed:
         streamed = _find_stream(body, tail, len(body))
     hashes: tuple[int, ...] = ()
@@ -177,6 +177,12 @@ def read(
         hashes = chain_hashes(body, root + b"\0" + seed if seed else root, start)
     kept = Prompt(path, body, start, seed) if keep_prompt and hashes else None
     return InferenceRequest(len(body) - start, hashes, session, streamed, kept, model)
+
+
+def named_model(body: bytes | bytearray, path: bytes) -> bytes | None:
+    """The body's model alone, of what `read` finds."""
+    front = _front(body, path)
+    return front.model if front.model is not None else _model_behind(body, front.start)
 
 
 def prompt_start(body: bytes | bytearray, path: bytes) -> int:
@@ -244,6 +250,12 @@ def _find_model(body: bytes | bytearray, begin: int, end: int) -> bytes | None:
     """As far as it stands between `begin` and `end`."""
     span = _find_span(body, b'"model"', begin, end, _STRING_VALUE)
     return None if span is None else bytes(body[span[0] : span[1]])
+
+
+def _model_behind(body: bytes | bytearray, start: int) -> bytes | None:
+    """Of a body that does not name it before its prompt, which begins at `start`."""
+    tail = max(start, len(body) - _TAIL_BYTES)
+    return _find_model(body, tail, len(body)) or _parsed_model(body)
 
 
 def _parsed_model(body: bytes | bytearray) -> bytes | None:

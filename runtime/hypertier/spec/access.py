@@ -148,7 +148,7 @@ class Queue:
     """Requests wait in the router once engines have as many as they should, each tenant in a line of its own.
 
     `max_in_flight_per_replica` counts those of all routers together; `size` is how many may wait in one
-    router, and `timeout` how long.
+    router for models that share replicas, and `timeout` how long.
     """
 
     max_in_flight_per_replica: int

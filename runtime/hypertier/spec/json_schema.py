@@ -150,7 +150,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "access.default": "Limits of each tenant without an entry.",
     "access.queue": "Requests wait in the router once engines have enough of them.",
     "access.queue.maxInFlightPerReplica": "Requests that an engine has at most, on average.",
-    "access.queue.size": "Requests that wait in a router at most.",
+    "access.queue.size": "Requests that wait in a router at most, for models that share replicas.",
     "access.queue.timeout": "How long one waits, such as 30s.",
     "access.sharedCache": "Whether tenants find what others have cached.",
     "access.paths": "Paths of engines for tenants, beside those of OpenAI's API.",

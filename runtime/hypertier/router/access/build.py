@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypertier.errors import MissingPackageError
 from hypertier.router.access.files import AccessFiles, AccessWatch
 from hypertier.router.access.gate import AccessGate
+from hypertier.router.models import Models
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.settings import RouterSettings
 from hypertier.spec.access import Jwt
@@ -23,7 +24,7 @@ class Door(NamedTuple):
     watch: AccessWatch
 
 
-def build(settings: RouterSettings, replicas: ReplicaSet) -> Door | None:
+def build(settings: RouterSettings, replicas: ReplicaSet, models: Models) -> Door | None:
     """The gate that `settings` ask for; None where they ask for none.
 
     Raises ConfigError or ManifestError for a file that can't be used.
@@ -38,13 +39,13 @@ def build(settings: RouterSettings, replicas: ReplicaSet) -> Door | None:
         access,
         authenticates=authenticates,
         replicas=replicas,
+        models=models,
         clock=time.monotonic,
         now=time.time,
         verifier=_verifier(access.jwt, settings.session_claim) if access.jwt is not None else None,
         bars_transfers=settings.splits_prefill,
     )
     gate.use(access, ring, salt_key)
-    replicas.watch(lambda replica, reason: gate.dispatch())
     return Door(gate, AccessWatch(files, gate, access.jwt))
 
 

@@ -14,11 +14,14 @@ from hypertier.router.access.identity import CREDENTIALS, Headers, Identity, Unk
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.limits import estimate_tokens, used_tokens
 from hypertier.router.access.paths import Paths
-from hypertier.router.access.queue import FairQueue, Waits
+from hypertier.router.access.pool import Account, Turn
+from hypertier.router.access.pools import Pools
+from hypertier.router.access.queue import Waits
 from hypertier.router.access.tenants import Tenant, Tenants
 from hypertier.router.admission import Arrival, Grant
 from hypertier.router.front import deadline_of
 from hypertier.router.heads import Request
+from hypertier.router.models import Models
 from hypertier.router.openai import Refusal
 from hypertier.router.replicas import ReplicaSet
 from hypertier.spec.access import Access
@@ -67,52 +70,43 @@ def _prepare(request: Request, headers: Headers, tenant: Tenant) -> Refusal | No
     return None
 
 
-class _Turn:
-    """A request that was let in: its grant, and since when it waits for an engine.
-
-    It `is_urgent` where its client waits for less than the queue would have it.
-    """
-
-    __slots__ = ("arrival", "grant", "is_urgent", "num_tokens", "since", "tenant")
-
-    def __init__(self, arrival: Arrival, grant: Grant, tenant: Tenant, num_tokens: int, since: float) -> None:
-        self.arrival = arrival
-        self.grant = grant
-        self.tenant = tenant
-        self.num_tokens = num_tokens
-        self.since = since
-        self.is_urgent = False
-
-
 class _Lease:
     """What a request holds until it ended, see `admission.Slot`; `num_tokens` is an estimate until its answer
-    tells.
+    tells. On its `account` it has a slot; without one it waits for none.
     """
 
-    __slots__ = ("_gate", "_is_away", "_queues", "_tenant", "num_tokens")
+    __slots__ = ("_gate", "_is_away", "_tenant", "account", "num_tokens")
 
-    def __init__(self, gate: AccessGate, tenant: Tenant, num_tokens: int, queues: bool) -> None:
+    def __init__(self, gate: AccessGate, tenant: Tenant, num_tokens: int) -> None:
         self._gate = gate
         self._tenant = tenant
-        self._queues = queues
         self._is_away = False
+        self.account: Account | None = None
         self.num_tokens = num_tokens
 
     def released(self) -> None:
         self._tenant.limits.in_flight -= 1
         self._gate.counts.tokens[self._tenant.label] += self.num_tokens
-        if self._queues and not self._is_away:
-            self._gate.engine_is_free()
+        account = self.account
+        if account is None:
+            return
+        if self._is_away:
+            account.num_away -= 1
+        else:
+            self._gate.free(account)
 
     def leave(self) -> None:
-        if not self._is_away:
+        if self.account is not None and not self._is_away:
             self._is_away = True
-            self._gate.engine_is_free()
+            self.account.num_away += 1
+            self._gate.free(self.account)
 
     def take(self) -> None:
-        if self._is_away:
+        """Whoever queues."""
+        if self.account is not None and self._is_away:
             self._is_away = False
-            self._gate.engine_is_taken()
+            self.account.num_away -= 1
+            self.account.take()
 
     def answered(self, end_of_answer: bytes) -> None:
         used = used_tokens(end_of_answer)
@@ -127,6 +121,7 @@ class AccessGate:
 
     Where `authenticates` is false everybody is one tenant, without a salt. `clock` counts seconds, `now` is
     the time since 1970. Where it `bars_transfers` a tenant can't name blocks that engines fetch elsewhere.
+    With a queue, requests wait in the `pools` of their `models`.
     """
 
     def __init__(
@@ -135,6 +130,7 @@ class AccessGate:
         *,
         authenticates: bool,
         replicas: ReplicaSet,
+        models: Models,
         clock: Callable[[], float],
         now: Callable[[], float],
         verifier: JwtVerifier | None = None,
@@ -153,10 +149,12 @@ class AccessGate:
         self.tenants = Tenants(access, None, salt.NO_TRANSFER if bars_transfers else b"")
         self.verifier = verifier
         self._paths = Paths(access.paths)
-        self.queue: FairQueue[_Turn] | None = FairQueue(access.queue.size) if access.queue else None
-        self._waits = Waits()
-        self._running = 0
         self._is_dispatching = False
+        self._is_asked_again = False
+        self.pools: Pools | None = None
+        if access.queue is not None:
+            self.pools = Pools(replicas, models, size=access.queue.size, ready=self.dispatch)
+            self._allow()
 
     def use(self, access: Access, ring: KeyRing, salt_key: bytes | None) -> None:
         """These from now on. What needs a restart stays: `jwt`, whether there is a `queue`, and its size."""
@@ -169,9 +167,11 @@ class AccessGate:
         if num_routers != self.num_routers:
             self.num_routers = num_routers
             self._change()
-        if self.queue is not None:
-            for turn in self.queue.expired(self._clock()):
-                turn.arrival.refuse(self._waited(turn))
+        if self.pools is not None:
+            now = self._clock()
+            for pool in self.pools:
+                for turn in pool.queue.expired(now):
+                    turn.arrival.refuse(self._waited(turn))
             self.dispatch()
 
     def admit(self, arrival: Arrival) -> None:
@@ -190,9 +190,9 @@ class AccessGate:
             return
         limits = tenant.limits
         body = request.body
-        queues = self.queue is not None and bool(body)
+        pools = self.pools if body else None
         num_tokens = 0
-        if body and (queues or limits.tokens is not None):
+        if body and (pools is not None or limits.tokens is not None):
             num_tokens = estimate_tokens(body, request.path)
         refusal = limits.admit(num_tokens, clock)
         if refusal is not None:
@@ -204,7 +204,7 @@ class AccessGate:
             self._refuse(arrival, tenant, "body", problem)
             return
         self.counts.admitted[tenant.label] += 1
-        lease = _Lease(self, tenant, num_tokens, queues)
+        lease = _Lease(self, tenant, num_tokens)
         grant = Grant(
             tenant.label,
             tenant.seed,
@@ -212,15 +212,15 @@ class AccessGate:
             limits.headers(clock),
             lease.released,
             lease.answered if limits.tokens is not None else None,
-            lease if queues else None,
+            lease if pools is not None else None,
         )
-        if not queues:
-            arrival.proceed(grant)
-        elif self.num_waiting or self._running >= self.capacity:
-            self._wait(_Turn(arrival, grant, tenant, num_tokens, clock))
-        else:
-            self._running += 1
-            arrival.proceed(grant)
+        if pools is not None:
+            account = pools.account_of(request)
+            lease.account = pools.place(account)
+            if lease.account is None:
+                self._wait(Turn(account, arrival, grant, tenant, num_tokens, clock))
+                return
+        arrival.proceed(grant)
 
     def check_head(self, request: Request) -> Refusal | None:
         """Read no long body of nobody, see `admission.HeadCheck`."""
@@ -240,47 +240,62 @@ class AccessGate:
     @property
     def capacity(self) -> float:
         """How many requests this router may have on engines; without a healthy one, none needs to wait."""
-        policy, num_healthy = self._access.queue, self._replicas.num_healthy
-        if policy is None or not num_healthy:
-            return math.inf
-        return math.ceil(policy.max_in_flight_per_replica * num_healthy / self.num_routers)
+        return self.pools.limit(self._replicas.num_healthy) if self.pools is not None else math.inf
 
     @property
     def num_waiting(self) -> int:
-        """Requests in the queue."""
-        return len(self.queue) if self.queue is not None else 0
+        """Requests in the queues."""
+        return self.pools.num_waiting if self.pools is not None else 0
+
+    @property
+    def num_running(self) -> int:
+        """Requests that came by the queues and are on engines."""
+        return self.pools.num_running if self.pools is not None else 0
 
     def dispatch(self) -> None:
         """Send who waits, as far as engines are free."""
-        queue = self.queue
-        if queue is None or self._is_dispatching:
+        pools = self.pools
+        self._is_asked_again = True
+        if pools is None or self._is_dispatching:
             return
         self._is_dispatching = True  # a request that fails at once is released within `proceed`
         try:
-            while len(queue) and self._running < self.capacity:
-                turn = queue.pop()
-                if turn is None:
-                    break
-                turn.tenant.num_queued -= 1
-                self._running += 1
-                turn.grant.waited_seconds = self._clock() - turn.since
-                self.counts.waited(turn.grant.waited_seconds)
-                self._waits.ended(turn.grant.waited_seconds)
-                turn.arrival.proceed(turn.grant)
+            while self._is_asked_again:
+                self._is_asked_again = False
+                for pool in list(pools):
+                    turn = pools.next(pool)
+                    while turn is not None:
+                        self._send(turn)
+                        turn = pools.next(pool)
         finally:
             self._is_dispatching = False
 
-    def engine_is_free(self) -> None:
+    def free(self, account: Account) -> None:
         """A request that was sent ended, or waits for a replica to come."""
-        self._running -= 1
-        self.dispatch()
+        account.free()
+        if self.pools is not None and self.pools.has_waiting(account.pool):
+            self.dispatch()
 
-    def engine_is_taken(self) -> None:
-        """One that waited for a replica is sent, whoever queues."""
-        self._running += 1
+    def _send(self, turn: Turn) -> None:
+        lease = turn.grant.slot
+        assert isinstance(lease, _Lease)
+        lease.account = turn.account
+        turn.tenant.num_queued -= 1
+        seconds = turn.grant.waited_seconds = self._clock() - turn.since
+        self.counts.waited(seconds)
+        turn.pool.waits.ended(seconds)
+        turn.arrival.proceed(turn.grant)
+
+    def _allow(self) -> None:
+        policy = self._access.queue
+        if self.pools is not None:
+            self.pools.allow(
+                policy.max_in_flight_per_replica if policy is not None else None, self.num_routers
+            )
 
     def _change(self) -> None:
         self.tenants.change(self._access, self._salt_key, self.num_routers, self._clock())
+        self._allow()
 
     def _who(self, request: Request, headers: Headers | None) -> Identity | Unknown:
         if headers is None:
@@ -296,48 +311,41 @@ class AccessGate:
         self.counts.refused[tenant.label, cause] += 1
         arrival.refuse(refusal)
 
-    def _wait(self, turn: _Turn) -> None:
-        queue, policy, tenant = self.queue, self._access.queue, turn.tenant
-        assert queue is not None
+    def _wait(self, turn: Turn) -> None:
+        policy = self._access.queue
         seconds = float(policy.timeout_seconds) if policy is not None else 0.0
         asked = deadline_of(turn.arrival.request)
         if 0 < asked < seconds:
             turn.is_urgent, seconds = True, asked
-        tenant.num_queued += 1
+        turn.deadline = turn.since + seconds
+        turn.tenant.num_queued += 1
         turn.arrival.on_gone = partial(self._gone, turn)
         turn.arrival.on_late = partial(self._late, turn)
-        displaced = queue.push(
-            turn,
-            tenant=tenant.name,
-            weight=tenant.entry.weight,
-            priority=tenant.entry.priority,
-            cost=max(1.0, turn.num_tokens),
-            deadline=turn.since + seconds,
-        )
+        displaced = turn.pool.push(turn)
         if displaced is not None:
             self._left(displaced, "queue_full")
-            displaced.arrival.refuse(_after(self._waits, _FULL))
+            displaced.arrival.refuse(_after(displaced.pool.waits, _FULL))
 
-    def _gone(self, turn: _Turn) -> None:
+    def _gone(self, turn: Turn) -> None:
         """Its client went away."""
-        if self.queue is not None and self.queue.remove(turn):
+        if turn.pool.queue.remove(turn):
             self._left(turn, "client_closed")
 
-    def _late(self, turn: _Turn) -> Refusal:
+    def _late(self, turn: Turn) -> Refusal:
         """It may wait no longer, though the queue would let it."""
-        if self.queue is not None:
-            self.queue.remove(turn)
+        turn.pool.queue.remove(turn)
         return self._waited(turn)
 
-    def _waited(self, turn: _Turn) -> Refusal:
+    def _waited(self, turn: Turn) -> Refusal:
         """What to answer to one that left the queue since its time was over."""
         self._left(turn, "queue_timeout")
         if turn.is_urgent:
             return _LATE
-        self._waits.ended(self._clock() - turn.since)
-        return _after(self._waits, _WAITED)
+        waits = turn.pool.waits
+        waits.ended(self._clock() - turn.since)
+        return _after(waits, _WAITED)
 
-    def _left(self, turn: _Turn, cause: str) -> None:
+    def _left(self, turn: Turn, cause: str) -> None:
         turn.tenant.num_queued -= 1
         turn.tenant.limits.never_sent(turn.num_tokens)
         self.counts.refused[turn.tenant.label, cause] += 1

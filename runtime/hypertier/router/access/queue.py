@@ -76,6 +76,11 @@ class FairQueue(Generic[T]):
     def __len__(self) -> int:
         return len(self._tenant_of)
 
+    def __iter__(self) -> Iterator[T]:
+        """All that wait, each tenant's in its order."""
+        for line in self._lines.values():
+            yield from line.waiting
+
     def num_waiting(self, tenant: Hashable) -> int:
         """How many of a tenant's requests are in line."""
         line = self._lines.get(tenant)
@@ -89,11 +94,7 @@ class FairQueue(Generic[T]):
         Returns None, or the item that finds no place: where the queue is full, the newest of the line that is
         longest for its weight, among those of the lowest priority; it may be this one.
         """
-        line = self._lines.get(tenant)
-        if line is None:
-            self._forget_empty_lines()
-            line = self._lines[tenant] = _Line(weight, priority)
-        line.weight, line.priority = weight, priority
+        line = self._line_of(tenant, weight, priority)
         displaced: T | None = None
         if len(self) >= self._size:
             longest = max(
@@ -106,20 +107,33 @@ class FairQueue(Generic[T]):
             displaced = next(reversed(longest.waiting))
             self.remove(displaced)
             self._lines[tenant] = line  # an emptied queue forgets its lines
-        line.waiting[item] = _Waiting(cost, deadline)
-        self._tenant_of[item] = tenant
-        self._enter(tenant, line)
+        self._append(item, tenant, line, _Waiting(cost, deadline))
         return displaced
+
+    def adopt(
+        self, item: T, *, tenant: Hashable, weight: float, priority: int, cost: float, deadline: float
+    ) -> None:
+        """As `push`, for one that waited in another queue: it finds a place in a full one, too."""
+        line = self._line_of(tenant, weight, priority)
+        self._append(item, tenant, line, _Waiting(cost, deadline))
+
+    @property
+    def next_priority(self) -> int | None:
+        """Of whose turn it is; None where nobody waits."""
+        while self._heap:
+            priority, _, ticket, tenant = self._heap[0]
+            line = self._lines.get(tenant)
+            if line is not None and line.ticket == ticket and line.waiting:
+                return priority
+            self._drop_first()
+        return None
 
     def pop(self) -> T | None:
         """Whose turn it is; None where nobody waits."""
         while self._heap:
-            priority, start, ticket, tenant = heappop(self._heap)
-            line = self._lines.get(tenant)
-            if line is None or line.ticket != ticket:
-                continue
-            line.ticket = 0
-            if not line.waiting:
+            priority, start, _, tenant = self._heap[0]
+            line = self._drop_first()
+            if line is None or not line.waiting:
                 continue
             item, waiting = line.waiting.popitem(last=False)
             del self._tenant_of[item]
@@ -148,6 +162,28 @@ class FairQueue(Generic[T]):
             for item in late:
                 if self.remove(item):
                     yield item
+
+    def _line_of(self, tenant: Hashable, weight: float, priority: int) -> _Line[T]:
+        line = self._lines.get(tenant)
+        if line is None:
+            self._forget_empty_lines()
+            line = self._lines[tenant] = _Line(weight, priority)
+        line.weight, line.priority = weight, priority
+        return line
+
+    def _append(self, item: T, tenant: Hashable, line: _Line[T], waiting: _Waiting) -> None:
+        line.waiting[item] = waiting
+        self._tenant_of[item] = tenant
+        self._enter(tenant, line)
+
+    def _drop_first(self) -> _Line[T] | None:
+        """Take the first entry out; its line, unless that has another one."""
+        _, _, ticket, tenant = heappop(self._heap)
+        line = self._lines.get(tenant)
+        if line is None or line.ticket != ticket:
+            return None
+        line.ticket = 0
+        return line
 
     def _enter(self, tenant: Hashable, line: _Line[T]) -> None:
         if not line.ticket:

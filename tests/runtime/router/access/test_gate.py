@@ -734,7 +734,7 @@ def test_nothing_is_left_of_many_requests_that_ended_every_way(tmp_path: Path) -
                         statuses.add((await client.answer()).status)
                         client.close()
             await eventually(lambda: not router.connections)
-            left = [gate._running, gate.num_waiting, router.budget.held_bytes]
+            left = [gate.num_running, gate.num_waiting, router.budget.held_bytes]
             left += [tenant.limits.in_flight + tenant.num_queued for tenant in gate.tenants]
             return statuses, left
 

@@ -54,6 +54,22 @@ async def world(
         yield World(router)
 
 
+def test_a_flood_for_one_model_keeps_no_request_for_another_from_an_idle_engine(tmp_path: Path) -> None:
+    stream = Stream(["a"])
+    full, idle = FakeEngine(stream, models=("full",)), FakeEngine(models=("idle",))
+
+    async def act() -> tuple[int, int, list[int]]:
+        async with world(tmp_path, full, idle) as here:
+            flood = [await here.ask("full") for _ in range(5)]
+            await eventually(lambda: stream.begun == 1 and here.gate.num_waiting == 4)
+            told = await (await here.ask("idle")).answer()
+            num_waiting = here.gate.num_waiting
+            stream.go.set()
+            return told.status, num_waiting, [(await client.answer()).status for client in flood]
+
+    assert run_loop(act()) == (200, 4, [200] * 5)
+
+
 def test_one_that_waits_for_a_replica_keeps_no_other_from_an_engine(tmp_path: Path) -> None:
     sleeper, other = FakeEngine(models=("sleeper",)), FakeEngine(models=("other",))
 
@@ -67,7 +83,7 @@ def test_one_that_waits_for_a_replica_keeps_no_other_from_an_engine(tmp_path: Pa
             sleeper.healthy = True
             woken = await held.answer()
             await eventually(lambda: here.router.replicas.in_flight == 0)
-            return told, woken, here.gate._running
+            return told, woken, here.gate.num_running
 
     told, woken, running = run_loop(act())
 
@@ -82,7 +98,7 @@ def test_one_that_waited_for_a_replica_counts_again_once_it_is_sent(tmp_path: Pa
         async with world(tmp_path, engine, hold_seconds=60.0) as here:
             first = await here.ask("m")
             await eventually(lambda: here.num_held == 1)
-            assert here.gate._running == 0
+            assert here.gate.num_running == 0
             engine.healthy = True
             await eventually(lambda: stream.begun == 1)
             second = await here.ask("m")
@@ -102,6 +118,6 @@ def test_a_client_that_leaves_while_it_waits_for_a_replica_frees_no_room_twice(t
             await eventually(lambda: here.num_held == 1)
             client.close()
             await eventually(lambda: here.num_held == 0)
-            return here.gate._running, sum(tenant.limits.in_flight for tenant in here.gate.tenants)
+            return here.gate.num_running, sum(tenant.limits.in_flight for tenant in here.gate.tenants)
 
     assert run_loop(act()) == (0, 0)
