@@ -16,7 +16,7 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.refuse import refuse_errors
 from hypertier.spec.report import as_line
 from hypertier.spec.roles import roles_of
-from hypertier.spec.watched import router_series
+from hypertier.spec.watched import num_replica_metrics, router_series
 from hypertier_cdk.charts.exporter import is_exported
 from hypertier_cdk.create_only import refuse_replacements
 from hypertier_cdk.review.bill import within_budget
@@ -78,6 +78,7 @@ def print_review(app: cdk.App, deployment: Deployment) -> None:
     ]
     num_metrics = len(SERIES) * sum(len(roles_of(deployment, endpoint)) for endpoint in exported)
     num_metrics += sum(len(router_series(deployment, endpoint)) for endpoint in exported)
+    num_metrics += sum(num_replica_metrics(deployment, endpoint) for endpoint in exported)
     if deployment.verify is not None:
         num_metrics += len(VERIFY_SERIES) * len(exported)
     review = write_review(

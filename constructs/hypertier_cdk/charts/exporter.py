@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import roles_of
-from hypertier.spec.watched import router_series
+from hypertier.spec.watched import num_replica_metrics, router_series
 from hypertier_cdk.charts.engine_tls import client_files, client_mounts, client_volumes
 from hypertier_cdk.charts.inputs import ChartInputs, placeholder_annotations, router_image
 from hypertier_cdk.charts.names import EXPORTER_PORT, ROUTER_METRICS_PORT, Names
@@ -50,6 +50,8 @@ def exporter_arguments(deployment: Deployment, endpoint: InferenceEndpointConfig
         arguments += [option, names.discover(role.component, port)]
     if router_series(deployment, endpoint):
         arguments += ["--router-discover", names.discover("routers", ROUTER_METRICS_PORT)]
+    if num_replica_metrics(deployment, endpoint):
+        arguments.append("--per-replica")  # the hook asks which is worth least
     arguments += ["--listen", f"0.0.0.0:{EXPORTER_PORT}"]
     tls = deployment.routing.engine_tls
     if tls is not None:

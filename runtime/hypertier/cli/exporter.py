@@ -79,6 +79,9 @@ NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/#:-]{0,254}")
     help="Whether the engines have an L1; without one, its metric is not missed.",
 )
 @click.option(
+    "--per-replica", is_flag=True, help="Also publish WarmTokens: a metric for each replica, by its address."
+)
+@click.option(
     "--listen", default="0.0.0.0:9400", show_default=True, help="HOST:PORT of /health; port 0 is a free one."
 )
 def command(
@@ -98,6 +101,7 @@ def command(
     interval: float,
     timeout: float,
     l1: bool,
+    per_replica: bool,
     listen: str,
 ) -> None:
     """Read every replica's /metrics each interval and publish the endpoint's series to CloudWatch.
@@ -152,6 +156,7 @@ def command(
         timeout_seconds=timeout,
         ignore=frozenset() if l1 else NEEDS_L1,
         tls=tls,
+        per_replica=per_replica,
     )
     with health_server(address, exporter.health) as port:
         logging.getLogger("hypertier.exporter").info(

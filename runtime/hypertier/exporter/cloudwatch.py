@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from hypertier.errors import MissingPackageError, PublishError
-from hypertier.exporter.metrics import DIMENSION, ROLE_DIMENSION
+from hypertier.exporter.metrics import DIMENSION, REPLICA_DIMENSION, ROLE_DIMENSION
 from hypertier.exporter.series import DataPoint
 
 try:
@@ -57,6 +57,8 @@ class CloudWatch:
         dimensions = {DIMENSION: self._endpoint}
         if point.role is not None:
             dimensions[ROLE_DIMENSION] = point.role
+        if point.replica is not None:
+            dimensions[REPLICA_DIMENSION] = point.replica
         metric: dict[str, Any] = {
             "MetricName": point.series.name,
             "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],

@@ -17,6 +17,7 @@ from hypertier.exporter.metrics import DECODE, HELD_REQUESTS, PREFILL
 from hypertier.exporter.routers import RouterScrape, parse_router, router_data
 from hypertier.exporter.scrape import Scrape, fetch_metrics, parse_metrics
 from hypertier.exporter.series import DataPoint, endpoint_data, missing_names
+from hypertier.exporter.warmth import Warmth
 from hypertier.router.tls import EngineTls
 
 MAX_PARALLEL_SCRAPES = 32
@@ -57,7 +58,8 @@ class Exporter:
     A replica that cannot be read, a name that cannot be resolved and a CloudWatch that takes nothing are
     counted, logged, and tried again at the next interval. Where `routers` finds routers, they tell whether
     requests wait for a replica, which is published at once, and whether anybody asks. Replicas are asked by
-    `tls`, where given. `clock` tells the time of the data, `monotonic` the time passed.
+    `tls`, where given. With `per_replica` there is a series of each replica, too. `clock` tells the time of
+    the data, `monotonic` the time passed.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Exporter:
         timeout_seconds: float = 5.0,
         ignore: frozenset[str] = frozenset(),
         tls: EngineTls | None = None,
+        per_replica: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,6 +87,7 @@ class Exporter:
         self._timeout_seconds = timeout_seconds
         self._ignore = ignore
         self._tls = tls
+        self._warmth = Warmth() if per_replica else None
         self._clock = clock
         self._monotonic = monotonic
         self._last: dict[str | None, dict[str, Scrape]] = {role: {} for role in self._discover}
@@ -113,6 +117,7 @@ class Exporter:
         self._report_missing(missing_names(scraped.values(), self._ignore))
         data = [point for role, urls in found.items() for point in self._data(role, urls, scraped)]
         data += self._router_data(len(scraped))
+        data += self._warmth.step(scraped, self._monotonic()) if self._warmth is not None else []
         self._publish(data, at)
         self._health.replicas = len(scraped)
         self._health.cycles += 1

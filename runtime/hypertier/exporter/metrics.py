@@ -22,6 +22,17 @@ VLLM_METRICS = {
     EXTERNAL_HITS: "tokens that were found in L1 or L2",
     REQUESTS_WAITING: "requests that wait to be scheduled",
 }
+FOUND_BY_SOURCE = "vllm:prompt_tokens_cached_by_source_total"
+GPU_HITS = "vllm:prefix_cache_hits_total"
+CACHE_CONFIG = "vllm:cache_config_info"
+OWN_SOURCES = frozenset({"device", "host"})
+"""GPU and L1, which go with the pod; `disk` is L2, and `p2p` what an engine that prefills handed over."""
+WARMTH_METRICS = {
+    FOUND_BY_SOURCE: "tokens found, by where; vLLM has it from 0.32 on",
+    GPU_HITS: "tokens found in the GPU's cache; of an older vLLM, this alone",
+    CACHE_CONFIG: "how many tokens the GPU's cache holds, in its labels",
+}
+"""Read besides with `--per-replica`; an engine without them has no `WarmTokens`."""
 NEEDS_L1 = frozenset({L1_USAGE})
 """What an engine without L1 does not have; `--no-l1` stops the exporter from missing it."""
 
@@ -74,7 +85,14 @@ CAPTURES_LOST = Series(
 )
 CAPTURE_SERIES = (CAPTURES_LOST,)
 """And of routers that capture."""
-ALL_SERIES = (*SERIES, *ROUTER_SERIES, *CAPTURE_SERIES)
+WARM_TOKENS = Series(
+    "WarmTokens",
+    "Count",
+    "tokens to compute anew without this replica: found in its GPU and L1 in 15 minutes, or held by requests",
+)
+REPLICA_SERIES = (WARM_TOKENS,)
+"""And of each replica, where something asks which is worth least."""
+ALL_SERIES = (*SERIES, *ROUTER_SERIES, *CAPTURE_SERIES, *REPLICA_SERIES)
 """All that an exporter may write."""
 VERIFY_SERIES = (
     Series("VerifyFailed", "Count", "checks of a verification that failed"),
@@ -90,4 +108,6 @@ DIMENSION = "Endpoint"
 """Every series carries this dimension: the endpoint's name."""
 ROLE_DIMENSION = "Role"
 """And this one where some engines prefill and others decode: `PREFILL` or `DECODE`."""
+REPLICA_DIMENSION = "Replica"
+"""And `REPLICA_SERIES` this one: the replica's address, which is its pod's."""
 PREFILL, DECODE = "prefill", "decode"

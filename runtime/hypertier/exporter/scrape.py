@@ -9,8 +9,15 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from hypertier.errors import HttpError, MissingPackageError, ScrapeError
-from hypertier.exporter.metrics import VLLM_METRICS
+from hypertier.exporter.metrics import (
+    FOUND_BY_SOURCE,
+    GPU_HITS,
+    KV_CACHE_USAGE,
+    OWN_SOURCES,
+    VLLM_METRICS,
+)
 from hypertier.http_client import ask_url, exchange
+from hypertier.router.cache_sizes import read
 from hypertier.router.tls import EngineTls
 from hypertier.router.tls import connection as engine_connection
 
@@ -28,10 +35,15 @@ class Scrape:
 
     `values` maps a name of `VLLM_METRICS` to its samples, one per engine of the replica. A name that the
     replica has but gives no sample for yet maps to no values; one that it does not have is in `missing`.
+
+    `found_tokens` were found so far in the GPU's cache and L1, `held_tokens` are held by requests that run;
+    None where nothing tells.
     """
 
     values: Mapping[str, tuple[float, ...]]
     missing: frozenset[str]
+    found_tokens: float | None = None
+    held_tokens: float | None = None
 
 
 def parse_metrics(text: str) -> Scrape:
@@ -44,6 +56,7 @@ def parse_metrics(text: str) -> Scrape:
     """
     declared: set[str] = set()
     values: dict[str, list[float]] = {}
+    found: dict[str, float] = {}
     try:
         for family in text_string_to_metric_families(text):
             # A counter's family has lost the `_total` that its samples carry.
@@ -53,10 +66,23 @@ def parse_metrics(text: str) -> Scrape:
             for sample in family.samples:
                 if sample.name in VLLM_METRICS and math.isfinite(sample.value):
                     values.setdefault(sample.name, []).append(float(sample.value))
+                elif _is_own(sample.name, sample.labels) and math.isfinite(sample.value):
+                    found[sample.name] = found.get(sample.name, 0.0) + float(sample.value)
     except (ValueError, KeyError, IndexError) as error:
         raise ScrapeError(f"is no Prometheus text: {error}") from error
     present = {name: tuple(values.get(name, ())) for name in VLLM_METRICS if name in declared}
-    return Scrape(MappingProxyType(present), frozenset(VLLM_METRICS) - declared)
+    usage, tokens = present.get(KV_CACHE_USAGE), read(text.encode()).cache_tokens
+    return Scrape(
+        MappingProxyType(present),
+        frozenset(VLLM_METRICS) - declared,
+        found.get(FOUND_BY_SOURCE, found.get(GPU_HITS)),
+        sum(usage) / len(usage) * tokens if usage and tokens is not None else None,
+    )
+
+
+def _is_own(name: str, labels: Mapping[str, str]) -> bool:
+    """Whether the sample counts tokens that were found in what goes with the pod."""
+    return name == GPU_HITS or (name == FOUND_BY_SOURCE and labels.get("source") in OWN_SOURCES)
 
 
 def fetch_metrics(url: str, timeout_seconds: float, tls: EngineTls | None = None) -> str:

@@ -35,12 +35,14 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricDa
 class DataPoint:
     """One data point of `series`: one value, or one per replica, which Average and Maximum then go over.
 
-    `role` is what its engines do, where not all of them do the same.
+    `role` is what its engines do, where not all of them do the same; `replica` the address of the one that it
+    is of.
     """
 
     series: Series
     values: tuple[float, ...]
     role: str | None = None
+    replica: str | None = None
 
 
 def endpoint_data(

@@ -121,6 +121,13 @@ class Scaling:
             return bounds.min
         return min([bounds.min, *(schedule.bounds(self.min, self.max)[0] for schedule in self.schedules)])
 
+    def most(self, component: str = WHOLE) -> int:
+        """The most replicas that any of the bounds allow."""
+        bounds = self.bounds(component) or Bounds()
+        if component != WHOLE:
+            return bounds.max
+        return max([bounds.max, *(schedule.bounds(self.min, self.max)[1] for schedule in self.schedules)])
+
 
 def setting_of(component: str) -> str:
     """The key that holds the bounds of a kind of engines."""

@@ -280,3 +280,18 @@ def test_no_router_holds_where_an_engine_always_stays() -> None:
 
     assert "--hold-seconds" not in arguments_of(wanted)
     assert ("Service", "routers") not in objects_of(wanted)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "expected"),
+    [
+        pytest.param(Scaling(min=1, max=4), True, id="the hook chooses one to go"),
+        pytest.param(Scaling(min=3, max=3), False, id="none goes"),
+    ],
+)
+def test_the_exporter_tells_replicas_apart_where_one_is_to_go(scaling: Scaling, expected: bool) -> None:
+    objects = objects_of(deployment(scaling=scaling))
+
+    container = objects["Deployment", "exporter"]["spec"]["template"]["spec"]["containers"][0]
+
+    assert ("--per-replica" in container["args"]) is expected

@@ -18,6 +18,7 @@ from hypertier.exporter.metrics import (
     QUEUED_REQUESTS,
     ROLE_DIMENSION,
     SERIES,
+    WARM_TOKENS,
 )
 from hypertier.exporter.scrape import parse_metrics
 from hypertier.exporter.series import DataPoint, endpoint_data
@@ -80,6 +81,19 @@ def test_a_role_is_a_dimension_more(client: Any) -> None:
     metrics = client.list_metrics(Namespace="Hypertier", MetricName="QueuedRequests")["Metrics"]
     found = sorted((metric["Dimensions"] for metric in metrics), key=len)
     assert found == [DIMENSIONS, [*DIMENSIONS, {"Name": ROLE_DIMENSION, "Value": PREFILL}]]
+
+
+def test_a_replica_s_series_bears_its_address_alone(client: Any) -> None:
+    data = [DataPoint(WARM_TOKENS, (5.0,), replica=ip) for ip in ("10.0.0.1", "10.0.0.2")]
+
+    CloudWatch("contracts", "Hypertier", REGION).publish(data, NOW)
+
+    metrics = client.list_metrics(Namespace="Hypertier", MetricName="WarmTokens")["Metrics"]
+    found = [{entry["Name"]: entry["Value"] for entry in metric["Dimensions"]} for metric in metrics]
+    assert sorted(found, key=str) == [
+        {"Endpoint": "contracts", "Replica": "10.0.0.1"},
+        {"Endpoint": "contracts", "Replica": "10.0.0.2"},
+    ]
 
 
 def test_what_cannot_be_written_says_why(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

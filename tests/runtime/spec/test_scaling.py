@@ -17,6 +17,7 @@ from hypertier.spec.routing import Routing, Timeouts
 from hypertier.spec.scaling import Bounds, Scaling, ToZero
 from hypertier.spec.schedules import ScalingSchedule
 from hypertier.spec.verify import Verify
+from hypertier.spec.watched import num_replica_metrics
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -195,3 +196,30 @@ def test_nobody_is_missed_of_engines_that_may_be_none() -> None:
     (role,) = roles_of(sleeping, sleeping.endpoints[0])
 
     assert least_replicas(sleeping, role) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "scaling", "expected"),
+    [
+        pytest.param("reference", Scaling(min=1, max=1), 0, id="nothing is scaled"),
+        pytest.param("reference", Scaling(min=0, max=1), 0, id="one alone is not chosen from"),
+        pytest.param("reference", Scaling(min=1, max=4), 4, id="up to four"),
+        pytest.param(
+            "reference",
+            Scaling(
+                min=1,
+                max=2,
+                schedules=(ScalingSchedule(name="day", cron="cron(0 7 ? * * *)", max_replicas=6),),
+            ),
+            6,
+            id="by a schedule more",
+        ),
+        pytest.param("disaggregated", Scaling(decode=Bounds(min=3, max=5)), 5, id="of one role"),
+    ],
+)
+def test_single_replicas_are_measured_where_one_is_to_be_chosen(
+    name: str, scaling: Scaling, expected: int
+) -> None:
+    wanted = replace(example(name), scaling=scaling)
+
+    assert [num_replica_metrics(wanted, endpoint) for endpoint in wanted.endpoints] == [expected]
