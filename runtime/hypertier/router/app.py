@@ -229,7 +229,7 @@ class Router:
             self.metrics.registry.register(SizeCounts(sizes, read))
         self._route_file: RouteFile | None = None
         if settings.routes is not None:
-            canaries = self.front.canaries = Canaries(use=self._use_routes, report=log.error)
+            canaries = self.front.asking.canaries = Canaries(use=self._use_routes, report=log.error)
             proxy.decisions.tell(canaries.hear)
             self._route_file = RouteFile(
                 settings.routes,
@@ -436,7 +436,7 @@ class Router:
         if self._switching is not None and routes != Routes():
             self._switching.wake()
         self._models.split = routes.split_names
-        self.front.use(routes)
+        self.front.asking.use(routes)
 
     async def _follow(self, setting: str, source: Address | Service, listed: Listed, whose: str) -> None:
         """Keep `listed` in step with its source from now on. Raises ConfigError where that can't be asked."""

@@ -27,6 +27,7 @@ HOT = (
     "access.salt",
     "access.tenants",
     "admission",
+    "asking",
     "cache_sizes",
     "chunks",
     "connection",

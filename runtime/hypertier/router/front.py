@@ -9,15 +9,14 @@ import secrets
 import time
 from asyncio import Event
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy
 from functools import partial
 from itertools import count
 from typing import cast
 
 from hypertier.router import openai
 from hypertier.router.admission import Admission, Arrival, Grant
+from hypertier.router.asking import Asking
 from hypertier.router.bounds import MAX_SECONDS
-from hypertier.router.canary import Canaries
 from hypertier.router.capture.capture import Capture
 from hypertier.router.connection import ClientConnection, Pending
 from hypertier.router.continuation import PATHS as STREAM_PATHS
@@ -28,10 +27,7 @@ from hypertier.router.migration import Migration
 from hypertier.router.models import (
     LIST_PATH,
     Models,
-    form_model,
     model_in_path,
-    model_in_query,
-    with_model_in_path,
 )
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.prefill import Leg, Prefillers
@@ -39,7 +35,6 @@ from hypertier.router.proxy import Client, Exchange, Proxy
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.responses import PATH as RESPONSES_PATH
 from hypertier.router.responses import ResponseHolders, ResponsesExchange
-from hypertier.router.routes import STRATEGY_HEADER, Route, Routes
 from hypertier.router.settings import RouterSettings
 from hypertier.router.shadow import ShadowClient, Shadows
 from hypertier.router.tracing import Tracing
@@ -85,11 +80,9 @@ class Front:
         self._counts = metrics.counts
         self._admission = admission
         self._models = models or Models(replicas)
-        self._routes: Routes | None = None
-        self._was_routed = False
+        self.asking = Asking(settings, self._models)
         self.shadows = Shadows()
         self._holders = ResponseHolders()
-        self.canaries: Canaries | None = None
         self.prefillers: Prefillers | None = None
         self.migration: Migration | None = None
         self.tracing: Tracing | None = None
@@ -99,21 +92,7 @@ class Front:
             admission, "salt_as", None
         )
         self._request_ids = request_ids()
-        asks_session = settings.strategy == "session" and settings.session_claim is None
-        self._session_key = settings.session_key.lower().encode() if asks_session else None
-        self._keep_prompt = settings.strategy == "kvaware"
-        self._hash_prompt = settings.remembers_prompts
         self._all_closed = Event()
-
-    def use(self, routes: Routes) -> None:
-        """What the routes say applies to every request from now on."""
-        self._routes = routes if routes != Routes() else None
-        if self._routes is None and not self._was_routed:
-            return
-        self._was_routed = True
-        # Whatever chooses now, the indexes of the others stay warm.
-        self._hash_prompt = True
-        self._session_key = self._session_key or self.settings.session_key.lower().encode()
 
     @property
     def idle_ticks(self) -> int:
@@ -232,11 +211,8 @@ class Front:
         seed, refusal = b"", None
         if tenant is not None and self.salt_as is not None:
             seed, refusal = self.salt_as(asked, tenant)
-        if self._models.aliases:
-            self._rename_model(asked, self._models.aliases)
-        inference = self._read(asked, seed)
-        if self._routes is not None:
-            inference = self._route(self._routes, asked, inference, b"", seed, is_sent=False)
+        inference = self.asking.read(asked, seed)
+        inference = self.asking.routed(asked, inference, b"", seed, is_sent=False)
         if refusal is None:
             refusal = self._refusal_of_model(asked, inference)
         picker, now = self._proxy.picker, self._proxy.now()
@@ -254,16 +230,6 @@ class Front:
         body = json.dumps(told).encode()
         connection.write(openai.response(200, body, keep_alive=not connection.closes))
         connection.finish(keep_alive=True)
-
-    def _read(self, request: Request, seed: bytes) -> InferenceRequest:
-        inference = openai.read(
-            request,
-            session_key=self._session_key,
-            hash_prompt=self._hash_prompt,
-            keep_prompt=self._keep_prompt,
-            seed=seed,
-        )
-        return self._with_model(request, inference) if inference.model is None else inference
 
     def _try_to_send(
         self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
@@ -296,16 +262,14 @@ class Front:
             return
         if self._answer_of_model(connection, request, grant):
             return
-        aliases = self._models.aliases
-        if aliases:
-            self._rename_model(request, aliases)
-        inference = self._read(request, grant.seed if grant is not None else b"")
+        asking, seed = self.asking, grant.seed if grant is not None else b""
+        inference = asking.read(request, seed)
         if grant is not None and grant.session is not None:
             inference = inference.replace(session=grant.session)
-        if self._routes is not None:
-            seed = grant.seed if grant is not None else b""
-            self._shadow(self._routes, request, inference, request_id, seed)
-            inference = self._route(self._routes, request, inference, request_id, seed)
+        renamed = asking.shadow(inference, request_id)
+        if renamed is not None:
+            self._cast_shadow(request, renamed, request_id, seed)
+        inference = asking.routed(request, inference, request_id, seed)
         if self._answer_of_models(connection, request, inference, grant):
             return
         if self.prefillers is not None and self.prefillers.want(request, inference):
@@ -381,98 +345,17 @@ class Front:
             exchange.end_by(deadline_of(request), waited_seconds)
         exchange.start()
 
-    def _shadow(
-        self, routes: Routes, request: Request, inference: InferenceRequest, request_id: bytes, seed: bytes
-    ) -> None:
-        """A copy may go to another model."""
-        model = inference.model
-        route = routes.models.get(model) if model is not None else None
-        if model is None or route is None or route.shadow is None or request.upgrades:
-            return
-        if route.is_shadowed(_route_key(inference, request_id)):
-            self._cast_shadow(request, {model: route.shadow}, request_id, seed)
-
-    def _route(
-        self,
-        routes: Routes,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
-        seed: bytes,
-        *,
-        is_sent: bool = True,
-    ) -> InferenceRequest:
-        """Which strategy chooses, and which model answers."""
-        header = request.field(STRATEGY_HEADER) if routes.by_header else None
-        strategy = routes.strategy_of(inference.model, header)
-        model = inference.model
-        route = routes.models.get(model) if model is not None else None
-        if model is not None and route is not None:
-            drawn = route.variant(_route_key(inference, request_id))
-            variant = None if drawn is None else self._served(model, route, drawn)
-            if drawn is not None and variant is not None and variant != drawn:
-                self._fell_back(model, drawn, variant, is_sent=is_sent)
-            if variant is not None and variant != model:
-                session = inference.session
-                self._rename_model(request, {model: variant})
-                inference = self._read(request, seed).replace(session=session)
-        return inference.replace(strategy=strategy) if strategy is not None else inference
-
-    def _served(self, name: bytes, route: Route, variant: bytes) -> bytes:
-        """The variant; where no replica has it, the largest of the split that one has, or else the name."""
-        if self._models.refusal(variant) is None:
-            return variant
-        by_share = sorted(route.split, key=lambda entry: -entry[1])
-        for other in (*(model for model, _ in by_share), name):
-            if self._models.refusal(other) is None:
-                return other
-        return variant  # the client is told
-
-    def _fell_back(self, name: bytes, drawn: bytes, variant: bytes, *, is_sent: bool) -> None:
-        """Count it, where it is a request and no question."""
-        if is_sent and self.canaries is not None:
-            self.canaries.fall_back(name, drawn, variant)
-
     def _cast_shadow(
         self, request: Request, renamed: Mapping[bytes, bytes], request_id: bytes, seed: bytes
     ) -> None:
         """Send a copy for another model, whose answer nobody waits for."""
-        if not self.shadows.admits(len(request.body)):
+        if request.upgrades or not self.shadows.admits(len(request.body)):
             return
-        copied = copy(request)
-        self._rename_model(copied, renamed)
+        copied, inference = self.asking.copied(request, renamed, seed)
         client = ShadowClient(self.shadows)
-        exchange = Exchange(
-            self._proxy.for_copies(), client, copied, self._read(copied, seed), request_id + b"-shadow"
-        )
+        exchange = Exchange(self._proxy.for_copies(), client, copied, inference, request_id + b"-shadow")
         client.exchange = exchange
         exchange.start()
-
-    def _with_model(self, request: Request, inference: InferenceRequest) -> InferenceRequest:
-        """Where the body is no JSON, or there is none: a form's field, or the path of one model."""
-        span = form_model(request) if request.body else None
-        if span is not None:
-            return inference.replace(model=bytes(request.body[span[0] : span[1]]))
-        model = model_in_query(request.target) if request.upgrades else model_in_path(request.path)
-        if model is not None and request.upgrades:
-            model = self._models.aliases.get(model, model)
-        return inference if model is None else inference.replace(model=model)
-
-    def _rename_model(self, request: Request, aliases: Mapping[bytes, bytes]) -> None:
-        """Write the model's own name into a request for an alias: its body, or the path of one model."""
-        asked = model_in_path(request.path)
-        if asked is not None:
-            model = aliases.get(asked)
-            if model is not None:
-                request.target = with_model_in_path(request.target, model)
-            return
-        span = form_model(request)
-        if span is None:
-            body = openai.rename_model(request.body, request.path, aliases)
-        else:
-            named = aliases.get(bytes(request.body[span[0] : span[1]]))
-            body = request.body if named is None else openai.spliced(request.body, span, named)
-        request.body = body
 
     def _answer_of_model(self, connection: ClientConnection, request: Request, grant: Grant | None) -> bool:
         """Answer `/v1/models/NAME`, as OpenAI does and no engine, where a replica has the model."""
@@ -502,8 +385,8 @@ class Front:
         if refusal is None:
             self._answer(connection, request, 200, self._models.answer())
             return True
-        if self.canaries is not None and inference.model is not None:
-            self.canaries.ended(inference.model, "5xx")  # of a split, perhaps: nobody serves it
+        if self.asking.canaries is not None and inference.model is not None:
+            self.asking.canaries.ended(inference.model, "5xx")  # of a split, perhaps: nobody serves it
         self._refuse(connection, refusal)
         return True
 
@@ -560,13 +443,6 @@ class Front:
     def _refuse(self, connection: ClientConnection, refusal: Refusal) -> None:
         self.refused(refusal)
         connection.refuse(refusal)
-
-
-def _route_key(inference: InferenceRequest, request_id: bytes) -> bytes:
-    """A session, or prompts that begin alike, stay with one model: what is cached there is of use."""
-    if inference.session:
-        return inference.session
-    return b"%x" % inference.block_hashes[0] if inference.block_hashes else request_id
 
 
 TIMEOUT_HEADER = b"x-request-timeout"

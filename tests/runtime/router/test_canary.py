@@ -220,8 +220,8 @@ def test_to_ask_where_a_request_would_go_is_no_request(tmp_path: Path) -> None:
                 await client.answer()
                 admin.send(post(b"/explain?path=" + CHAT, body))
                 reasons.add(json.loads((await admin.answer()).body)["reason"])
-            assert router.front.canaries is not None
-            return reasons, router.front.canaries.rolled_back.total()
+            assert router.front.asking.canaries is not None
+            return reasons, router.front.asking.canaries.rolled_back.total()
 
     assert run_loop(act()) == ({"turn"}, 0)
 

@@ -371,9 +371,9 @@ def test_no_canary_is_judged_by_copies(tmp_path: Path) -> None:
                     client.send(post(CHAT, body_for(model, str(number))))
                     assert (await client.answer()).status == 200
             await eventually(lambda: not router.front.shadows.in_flight)
-            assert router.front.canaries is not None
+            assert router.front.asking.canaries is not None
             assert router.front.shadows.ended["answered"] > 40
-            return router.front.canaries.rolled_back.total()
+            return router.front.asking.canaries.rolled_back.total()
 
     assert run_loop(act()) == 0
 
@@ -391,7 +391,7 @@ def test_fault_of_the_routers_own_is_answered_and_costs_no_other_request() -> No
             client = await RawClient.connect(router.port)
             statuses, code = [], ""
             for routes in (Faulty(strategy="session"), Routes()):
-                router.front.use(routes)
+                router.front.asking.use(routes)
                 client.send(post(CHAT, b"{}"))
                 answer = await client.answer()
                 statuses.append(answer.status)

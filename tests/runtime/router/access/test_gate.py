@@ -756,9 +756,9 @@ def test_fault_on_the_way_leaves_no_place_taken(tmp_path: Path) -> None:
 
     async def act() -> tuple[list[int], int]:
         async with routed(FakeEngine(), **AccessFolder(tmp_path, QUEUE).settings) as router:
-            router.front.use(Faulty(strategy="session"))
+            router.front.asking.use(Faulty(strategy="session"))
             statuses = [(await ask(router, bearer(ACME))).status for _ in range(3)]
-            router.front.use(Routes())
+            router.front.asking.use(Routes())
             statuses.append((await ask(router, bearer(ACME))).status)
             assert router._door is not None
             return statuses, sum(tenant.limits.in_flight for tenant in router._door.gate.tenants)
