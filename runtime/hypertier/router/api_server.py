@@ -82,7 +82,7 @@ class ApiServer:
             raise ApiServerError("timeout", f"{self.address} was silent for too long") from error
         except httptools.HttpParserError as error:
             raise ApiServerError("malformed", f"{self.address} does not speak HTTP/1.1") from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter of a token
             raise ApiServerError("connect", f"{self.address}: {error}") from error
         finally:
             if writer is not None:

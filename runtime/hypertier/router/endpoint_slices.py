@@ -6,6 +6,7 @@ https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/ (read 2
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from hypertier.router.addresses import Address
@@ -27,12 +28,15 @@ class Endpoint(NamedTuple):
 
 
 def endpoints_of(slice_: Mapping[str, Any]) -> list[Endpoint]:
-    """The endpoints of one EndpointSlice, as its JSON; of another address type than an IP family, none."""
+    """The endpoints of one EndpointSlice, as its JSON; of another address type than an IP family, none.
+
+    Raises ValueError, LookupError, TypeError or AttributeError for what is no EndpointSlice.
+    """
     family = slice_.get("addressType")
     if family not in FAMILIES:
         return []
     ports = tuple(
-        (str(port.get("name") or ""), int(port["port"]))
+        (str(port.get("name") or ""), _number(port["port"]))
         for port in slice_.get("ports") or ()
         if port.get("port") is not None
     )
@@ -47,11 +51,12 @@ def _endpoint(endpoint: Mapping[str, Any], family: str, ports: tuple[tuple[str, 
     """What is left out of the conditions: ready and serving, and not about to end."""
     conditions = endpoint.get("conditions") or {}
     target = endpoint.get("targetRef") or {}
-    host = endpoint["addresses"][0]  # the others, if any, are to be ignored: the API's own words
+    # The others, if any, are to be ignored: the API's own words.
+    host = str(ip_address(str(endpoint["addresses"][0])))
     is_ready = conditions.get("ready") is not False
     serving = conditions.get("serving")
     return Endpoint(
-        pod=target.get("uid") or host,
+        pod=str(target.get("uid") or host),
         family=family,
         host=host,
         ports=ports,
@@ -59,6 +64,12 @@ def _endpoint(endpoint: Mapping[str, Any], family: str, ports: tuple[tuple[str, 
         is_serving=is_ready if serving is None else bool(serving),
         is_terminating=bool(conditions.get("terminating")),
     )
+
+
+def _number(port: object) -> int:
+    if type(port) is not int or not 0 < port < 65536:
+        raise ValueError(f"a port of {port!r}")
+    return port
 
 
 class EndpointSlices:
@@ -69,15 +80,15 @@ class EndpointSlices:
 
     def replace(self, slices: Iterable[Mapping[str, Any]]) -> None:
         """These, and no others: what a list says."""
-        self._by_name = {slice_["metadata"]["name"]: endpoints_of(slice_) for slice_ in slices}
+        self._by_name = {str(slice_["metadata"]["name"]): endpoints_of(slice_) for slice_ in slices}
 
     def put(self, slice_: Mapping[str, Any]) -> None:
         """One was added or changed."""
-        self._by_name[slice_["metadata"]["name"]] = endpoints_of(slice_)
+        self._by_name[str(slice_["metadata"]["name"])] = endpoints_of(slice_)
 
     def drop(self, slice_: Mapping[str, Any]) -> None:
         """One was deleted."""
-        self._by_name.pop(slice_["metadata"]["name"], None)
+        self._by_name.pop(str(slice_["metadata"]["name"]), None)
 
     def addresses(self, port: int | str) -> list[Address]:
         """Where new requests may go, sorted: every ready pod once, on a port or the port of that name.

@@ -29,6 +29,8 @@ SHORT_WATCH_SECONDS = 1.0
 STEADY_SECONDS = 10.0
 """What fails after so long, as where something between cuts quiet connections, is no failure in a row."""
 
+_NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
 
 class SliceDiscovery:
     """Keeps replicas in step with a Service's EndpointSlices; while the API is away the last list stays.
@@ -94,7 +96,7 @@ class SliceDiscovery:
             answer = json.loads(body)
             self._slices.replace(answer.get("items") or ())
             self._version = str(answer["metadata"]["resourceVersion"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _NOT_UNDERSTOOD as error:
             raise ApiServerError("malformed", f"not a list of EndpointSlices ({error!r})") from error
         self._resync_at = self._now() + RESYNC_SECONDS
         self._counts.answered("list")
@@ -133,7 +135,7 @@ class SliceDiscovery:
                 self._slices.drop(thing)
             elif kind != "BOOKMARK":
                 raise ApiServerError("malformed", f"an event of type {kind!r}")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _NOT_UNDERSTOOD as error:
             raise ApiServerError("malformed", f"not a watch's event ({error!r})") from error
         self._version = version
         self._counts.answered(kind.lower())

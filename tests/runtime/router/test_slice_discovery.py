@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,6 +20,15 @@ from hypertier.router.replicas import ReplicaSet
 from hypertier.router.slice_discovery import SliceDiscovery
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+
+
+def said(what: bytes, instead: bytes) -> bytes:
+    """The event of a slice of B, one thing of it another."""
+    thing = slice_of("s1", endpoint(B, pod="b", ready=True))
+    thing["metadata"]["resourceVersion"] = "9999"
+    line = json.dumps({"type": "MODIFIED", "object": thing}).encode()
+    assert what in line
+    return line.replace(what, instead) + b"\n"
 
 
 class Followed:
@@ -218,8 +228,12 @@ def test_token_is_read_anew_as_kubelet_replaces_it(tmp_path: Path) -> None:
         b'{"type":"NEWS","object":{"metadata":{"resourceVersion":"1"}}}\n',
         b'{"type":"ADDED"}\n',
         b"[]\n",
+        b"[" * 100_000 + b"\n",
+        said(b'"port": 8000', b'"port": 70000'),
+        said(b'"port": 8000', b'"port": 1e999'),
+        said(b'"10.0.0.2"', b'"no address"'),
     ],
-    ids=["no-json", "no-type", "no-object", "a-list"],
+    ids=["no-json", "no-type", "no-object", "a-list", "deep", "port", "infinite", "address", "no-address"],
 )
 def test_event_that_makes_no_sense_is_counted_and_all_is_listed(tmp_path: Path, line: bytes) -> None:
     async def act(followed: Followed) -> None:
@@ -230,6 +244,63 @@ def test_event_that_makes_no_sense_is_counted_and_all_is_listed(tmp_path: Path, 
     followed = follow(tmp_path, act)
 
     assert followed.counts.failures["malformed"] == 1
+
+
+@pytest.mark.parametrize("name", [["a"], {"a": 1}, None])
+def test_a_pod_or_slice_of_any_name_is_one(tmp_path: Path, name: object) -> None:
+    async def act(followed: Followed) -> None:
+        named = endpoint(B, pod="b", ready=True)
+        named["targetRef"]["uid"] = name
+        followed.api.put(slice_of("s2", named))
+        await followed.sees(A, B)
+
+    follow(tmp_path, act)
+
+
+def test_a_watch_that_ends_inside_a_line_goes_on_before_it(tmp_path: Path) -> None:
+    async def act(followed: Followed) -> None:
+        followed.api.say(said(b"9999", b"9999")[:-20])
+        followed.api.cut()
+        await followed.watches()
+        followed.api.put(slice_of("s1", endpoint(C, ready=True)))
+        await followed.sees(C)
+
+    followed = follow(tmp_path, act)
+
+    assert followed.counts.answers["list"] == 1
+    assert followed.counts.failures["malformed"] == 0
+
+
+def test_an_api_that_is_away_at_the_start_is_followed_once_it_is_there(tmp_path: Path) -> None:
+    async def act() -> tuple[list[str], int]:
+        api = await SlicesApi(tmp_path).start()
+        api.put(slice_of("s1", endpoint(A, ready=True)))
+        await api.stop()
+        followed = Followed(api)
+        await followed.discovery.step()
+        found = followed.hosts
+        task = asyncio.create_task(followed.discovery.run())
+        await eventually(lambda: followed.naps > 3)
+        await api.start()
+        await followed.sees(A)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await api.stop()
+        return found, len(followed.reports)
+
+    assert run_loop(act()) == ([], 1)
+
+
+def test_a_token_that_is_none_is_a_failure_like_others(tmp_path: Path) -> None:
+    async def act(followed: Followed) -> None:
+        (tmp_path / "token").write_bytes(b"\xff\xfe")
+        followed.api.cut()
+        await eventually(lambda: followed.counts.failures["connect"] > 1)
+        (tmp_path / "token").write_text(followed.api.token)
+        followed.api.put(slice_of("s1", endpoint(B)))
+        await followed.sees(B)
+
+    follow(tmp_path, act)
 
 
 def test_watch_that_went_silent_is_made_up_for_by_the_resync(tmp_path: Path) -> None:
