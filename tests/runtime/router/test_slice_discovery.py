@@ -233,7 +233,7 @@ def test_token_is_read_anew_as_kubelet_replaces_it(tmp_path: Path) -> None:
         said(b'"port": 8000', b'"port": 1e999'),
         said(b'"10.0.0.2"', b'"no address"'),
     ],
-    ids=["no-json", "no-type", "no-object", "a-list", "deep", "port", "infinite", "address", "no-address"],
+    ids=["no-json", "no-type", "no-object", "a-list", "deep", "port", "infinite", "address"],
 )
 def test_event_that_makes_no_sense_is_counted_and_all_is_listed(tmp_path: Path, line: bytes) -> None:
     async def act(followed: Followed) -> None:
