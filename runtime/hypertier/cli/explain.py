@@ -109,6 +109,11 @@ def _lines(decision: dict[str, Any]) -> str:
     predicted, real = decision.get("predicted_ttft_seconds"), decision.get("ttft_seconds")
     if predicted is not None or real is not None:
         lines.append(f"  first byte: predicted {_seconds(predicted)}, was {_seconds(real)}")
+    for left in decision.get("broke_off", ()):
+        lines.append(
+            f"  before, {left['replica']} ({left['reason']}) wrote a part, and broke off after "
+            f"{_seconds(left['seconds'])} ({left['cause']})"
+        )
     prefill = decision.get("prefill")
     if prefill is not None:
         lines.append(

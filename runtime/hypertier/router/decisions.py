@@ -135,6 +135,12 @@ class Decision:
         self.broke_off = broke_off
 
     @property
+    def predicted_seconds(self) -> float | None:
+        """To the first byte, by the replica that it came from."""
+        choice = self.broke_off[0].choice if self.broke_off else self.choice
+        return None if choice is None else choice.predicted_seconds
+
+    @property
     def fault(self) -> str:
         """Its status as the model is judged by it: `broken` where a replica broke off, whoever went on."""
         return "broken" if self.broke_off else self.status
@@ -154,7 +160,7 @@ class Decision:
             "status": self.status,
             "ended_at": round(self.ended_at + epoch, 3),
             "clock_seconds": self.ended_at,  # of the machine, to sort what its processes tell
-            "predicted_ttft_seconds": None if choice is None else choice.predicted_seconds,
+            "predicted_ttft_seconds": self.predicted_seconds,
             "ttft_seconds": self.first_byte_seconds,
             "seconds": self.seconds,
             "prompt_tokens": _number(_PROMPT, self.end_of_answer),

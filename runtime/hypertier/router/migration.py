@@ -391,6 +391,8 @@ class Migratable(Exchange):
         replica = cast(Replica, self._replica)
         seconds = self._proxy.now() - self._begun_at
         self._broke_off += (BrokeOff(cast(Choice, self.pick), cause, seconds),)
+        if self.trace is not None:
+            self.trace.broke_off(replica.url, cause)
         self._upstream = None
         self.last_tick = -1
         if self._transcript.is_finished:

@@ -507,7 +507,8 @@ class Exchange:
             self._note(status)
 
     def _end_trace(self, trace: Trace) -> None:
-        pick, prefilled = self.pick, self.prefilled
+        pick, prefilled, broke_off = self.pick, self.prefilled, self._broke_off
+        began = broke_off[0].choice if broke_off else pick
         trace.end(
             request_id=self.request_id.decode("latin-1"),
             status=self._end_status,
@@ -515,7 +516,8 @@ class Exchange:
             replica=None if pick is None else pick.replica.url,
             reason=None if pick is None else pick.reason,
             matched_bytes=None if pick is None else pick.matched_bytes,
-            predicted_ttft_seconds=None if pick is None else pick.predicted_seconds,
+            predicted_ttft_seconds=None if began is None else began.predicted_seconds,
+            broke_off=[one.choice.replica.url for one in broke_off] or None,
             num_tried=len(self._tried),
             prefill_replica=None if prefilled is None else prefilled.replica.url,
             prefill_end=None if prefilled is None else prefilled.end,

@@ -33,6 +33,11 @@ class Trace:
         """The answer began."""
         self._span.add_event("gen_ai.first_token")
 
+    def broke_off(self, replica: str, cause: str) -> None:
+        """A replica failed inside the answer, and another one is to go on."""
+        attributes = {"hypertier.replica": replica, "hypertier.cause": cause}
+        self._span.add_event("hypertier.broke_off", attributes)
+
     def end(self, **attributes: Any) -> None:
         """The request ended; what is None is left out."""
         for name, value in attributes.items():

@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner
 from fakes_access import ACME, AccessFolder, bearer
 from fakes_engine import FakeEngine, RawClient, Received, get, json_answer, post, run_loop
-from fakes_router import routed
+from fakes_router import healthy_replicas, routed
 
-from hypertier.cli.explain import command
+from hypertier.cli.explain import _lines, command
 from hypertier.router.app import Router
-from hypertier.router.decisions import MAX_DECISIONS, MAX_NAME_BYTES, Decision, Decisions
+from hypertier.router.decisions import MAX_DECISIONS, MAX_NAME_BYTES, BrokeOff, Decision, Decisions
+from hypertier.router.strategies.by_score import Choice
 
 CHAT = b"/v1/chat/completions"
 SECRET = "the prompt that nobody may see"
@@ -236,6 +237,19 @@ def test_only_the_latest_are_kept() -> None:
     assert len(told) == MAX_DECISIONS
     assert told[0]["request_id"] == str(MAX_DECISIONS + 4)
     assert decisions.told("4", 10) == []
+
+
+def test_explanation_of_a_stream_that_moved_tells_every_replica_and_the_first_ones_time() -> None:
+    _, (first, last) = healthy_replicas(2)
+    left = BrokeOff(Choice(first, "prefix", 7, predicted_seconds=0.5), "idle", 61.0)
+    choice = Choice(last, "migration", predicted_seconds=9.0)
+    told = Decision(b"i", b"m", 9, choice, [first.url], "2xx", 0.4, 70.0, broke_off=(left,)).told(0.0)
+
+    text = _lines(told)
+
+    assert f"i: {last.url} (migration)" in text
+    assert f"before, {first.url} (prefix) wrote a part, and broke off after 61.000 s (idle)" in text
+    assert "first byte: predicted 0.500 s, was 0.400 s" in text
 
 
 def test_command_says_where_and_why(tmp_path: Path) -> None:

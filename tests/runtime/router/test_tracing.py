@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fakes_engine import FakeEngine, RawClient, Received, json_answer, post, run_loop
 from fakes_router import routed
+from fakes_streams import Reciter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from hypertier.router import tracing
@@ -123,6 +124,34 @@ def test_span_tells_who_prefilled_and_what_came_of_it(is_good: bool) -> None:
     assert 0 < attributes["hypertier.prefill_seconds"].double_value < 60
     assert attributes["hypertier.replica"].string_value != url
     assert "hypertier.prefill_predicted_seconds" not in attributes  # nothing is learned yet
+
+
+def test_span_tells_of_each_replica_that_wrote_a_part() -> None:
+    body = {"model": "m", "stream": True, "messages": [{"content": "secret"}], "max_tokens": 99}
+
+    async def act() -> tuple[list[str], list[Any]]:
+        collector = await FakeEngine(collect).start()
+        engines = [FakeEngine(Reciter(3)), FakeEngine(Reciter(3, "error")), FakeEngine(Reciter())]
+        try:
+            async with routed(*engines, otlp_endpoint=collector.url, migration_limit=2) as router:
+                client = await RawClient.connect(router.port)
+                client.send(post(CHAT, json.dumps(body).encode(), SAMPLED))
+                assert (await client.answer()).is_whole
+            return [engine.url for engine in engines], spans_of(collector)
+        finally:
+            await collector.kill()
+
+    urls, (span,) = run_loop(act())
+
+    attributes = {attribute.key: attribute.value for attribute in span.attributes}
+    told = [
+        (event.name, *(attribute.value.string_value for attribute in event.attributes))
+        for event in span.events
+        if event.attributes
+    ]
+    assert attributes["hypertier.replica"].string_value == urls[2]
+    assert [each.string_value for each in attributes["hypertier.broke_off"].array_value.values] == urls[:2]
+    assert told == [("hypertier.broke_off", urls[0], "closed"), ("hypertier.broke_off", urls[1], "error")]
 
 
 def test_span_holds_nothing_of_the_prompt_or_the_key() -> None:
