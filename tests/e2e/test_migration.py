@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -26,6 +28,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parent.parent.parent
 NUM_TOKENS = 600
+IDLE_SECONDS = 4
 PROMPT = "A tier keeps blocks; a lookup is a hit or a miss: 漢字, 🦙. "
 
 
@@ -109,17 +112,35 @@ async def stream(router: Router, data: bytes, *, until: int, act: Callable[[byte
     return answer
 
 
+def engine_of(lab: Lab, replica: bytes) -> str:
+    """The name of the engine at an address."""
+    port = replica.decode().rpartition(":")[2]
+    urls = zip(lab.engine_names, lab.plan.replica_urls, strict=True)
+    (name,) = [name for name, url in urls if url.endswith(port)]
+    return name
+
+
 def killing(lab: Lab, killed: list[str]) -> Callable[[bytes], None]:
     """What kills the engine of an address, and keeps its name."""
 
     def kill(replica: bytes) -> None:
-        port = replica.decode().rpartition(":")[2]
-        urls = zip(lab.engine_names, lab.plan.replica_urls, strict=True)
-        (name,) = [name for name, url in urls if url.endswith(port)]
-        killed.append(name)
-        lab.kill(name)
+        killed.append(engine_of(lab, replica))
+        lab.kill(killed[-1])
 
     return kill
+
+
+def freeze_core(lab: Lab, name: str) -> None:
+    """Stop the engine's process that computes, as where a GPU hangs: the one that answers HTTP goes on."""
+    (group,) = [record.pid for record in lab.records if record.name == name]
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_core = b"EngineCore" in (folder / "cmdline").read_bytes()
+            pid = int(folder.name)
+            if is_core and os.getpgid(pid) == group:
+                os.kill(pid, signal.SIGSTOP)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
 
 
 async def whole_and_broken(lab: Lab, router: Router, data: bytes) -> tuple[Answer, Answer]:
@@ -147,6 +168,42 @@ def test_stream_whose_engine_is_killed_has_the_text_of_an_unbroken_one(lab: Lab,
     )
 
     assert_is_one(broken, whole)
+
+
+def test_so_has_one_whose_engine_hangs_though_its_health_is_good(lab: Lab) -> None:
+    frozen: list[str] = []
+    healthy: list[int] = []
+
+    def freeze(replica: bytes) -> None:
+        frozen.append(engine_of(lab, replica))
+        freeze_core(lab, frozen[0])
+
+    async def act(router: Router) -> tuple[Answer, Answer, dict[str, int], float]:
+        whole = await stream(router, asking(lab, CHAT), until=1, act=lambda _: None)
+        broken = await stream(router, asking(lab, CHAT), until=40, act=freeze)
+        (left,) = router.front._proxy.decisions.told(None, 1)[0]["broke_off"]
+        healthy.append(await asyncio.to_thread(health_of, left["replica"]))
+        assert router.front.migration is not None
+        return whole, broken, dict(router.front.migration.causes), left["seconds"]
+
+    try:
+        whole, broken, causes, seconds = run_loop(
+            with_router(lab, act, stream_idle_timeout_seconds=IDLE_SECONDS)
+        )
+    finally:
+        for name in frozen:
+            lab.kill(name)
+
+    assert_is_one(broken, whole)
+    assert causes == {"idle": 1}
+    assert healthy == [200]
+    assert IDLE_SECONDS < seconds < IDLE_SECONDS + 20
+
+
+def health_of(url: str) -> int:
+    """The status of an engine's health."""
+    with urllib.request.urlopen(f"{url}/health", timeout=20) as answer:
+        return int(answer.status)
 
 
 def test_so_has_a_tenants_whose_rest_is_cached_for_that_tenant_alone(lab: Lab, tmp_path: Path) -> None:
