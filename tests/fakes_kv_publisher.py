@@ -30,7 +30,10 @@ def two_free_ports() -> int:
 
 
 class Publisher:
-    """One process of an engine. `publish` keeps what it says; with `lost`, subscribers do not hear of it."""
+    """One process of an engine. `publish` keeps what it says; with `lost`, subscribers do not hear of it.
+
+    Whether it `answers` who asks for batches may change.
+    """
 
     def __init__(self, port: int, *, started: float = 0.0, keep: int = 100, answers: bool = True) -> None:
         self.port = port
@@ -38,7 +41,7 @@ class Publisher:
         self._times = itertools.count(started)
         self._kept: deque[tuple[bytes, bytes]] = deque(maxlen=keep)
         self._number = 0
-        self._answers = answers
+        self.answers = answers
         self._context = zmq.asyncio.Context()
         self._pub = self._context.socket(zmq.XPUB)
         self._pub.bind(f"tcp://127.0.0.1:{port}")
@@ -73,7 +76,7 @@ class Publisher:
         while True:
             client, empty, start = await self._router.recv_multipart()
             self.num_replays += 1
-            if not self._answers:
+            if not self.answers:
                 continue
             for number, payload in list(self._kept):
                 if number >= start:

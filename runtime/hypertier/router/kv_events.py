@@ -7,6 +7,7 @@ number (https://github.com/vllm-project/vllm/blob/main/vllm/distributed/kv_event
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -83,7 +84,10 @@ def decode(payload: bytes) -> tuple[float, list[Event]]:
     """
     try:
         batch = msgspec.msgpack.decode(payload)
-        return float(batch[0]), [event for item in batch[1] if (event := _event(item)) is not None]
+        seconds = float(batch[0])
+        if not math.isfinite(seconds):  # no later one could be told from it
+            raise ValueError(f"a batch of the time {seconds}")
+        return seconds, [event for item in batch[1] if (event := _event(item)) is not None]
     except (msgspec.DecodeError, LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise KvEventError("malformed", str(error)) from error
 

@@ -20,6 +20,7 @@ from hypertier.errors import KvEventError
 from hypertier.router.addresses import Address
 from hypertier.router.kv_events import Event, decode
 from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.stamps import Complaint
 from hypertier.router.tasks import Tasks
 
 log = logging.getLogger("hypertier.router")
@@ -118,12 +119,13 @@ class KvStreams:
         self._forget(replica)
 
     async def _run(self, replica: Replica) -> None:
+        complaint = Complaint(log.warning, log.info)
         while True:
             try:
-                await self._hear(replica)
+                await self._hear(replica, complaint)
             except (KvEventError, zmq.ZMQError) as error:
                 cause = error.cause if isinstance(error, KvEventError) else "socket"
-                log.warning("KV events of %s: %s (%s); starting over", replica.url, error, cause)
+                complaint.failed(f"KV events of {replica.url} begin anew ({error})", cause)
                 self.resyncs[cause] += 1
                 self._lose(replica)
             except Exception:
@@ -131,7 +133,7 @@ class KvStreams:
                 raise
             await asyncio.sleep(self._retry_seconds)
 
-    async def _hear(self, replica: Replica) -> None:
+    async def _hear(self, replica: Replica, complaint: Complaint) -> None:
         """From nothing known to all heard, until something can't be: raises KvEventError."""
         address = self._events_of(replica)
         subscription = self._socket(zmq.SUB, address)
@@ -144,6 +146,7 @@ class KvStreams:
             while True:
                 if not await subscription.poll(int(self._quiet_seconds * 1000)):
                     await self._replay(replica, place)
+                    complaint.mended(f"KV events of {replica.url} are heard again")
                     continue
                 number, payload = _frames(await subscription.recv_multipart())
                 seconds, events = decode(payload)
@@ -157,6 +160,7 @@ class KvStreams:
                     raise KvEventError("gap", f"batches {place.expected} to {number - 1} are lost")
                 if what == "next":
                     await self._take(replica, place, number, seconds, events)
+                    complaint.mended(f"KV events of {replica.url} are heard again")
         finally:
             subscription.close(linger=0)
 

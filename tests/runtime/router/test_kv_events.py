@@ -65,6 +65,8 @@ def test_an_event_of_a_kind_that_is_not_known_is_left_out() -> None:
         pytest.param(batch(["BlockStored", [1], None, [1, 2], 0]), id="no-block-size"),
         pytest.param(batch([]), id="no-name"),
         pytest.param(b"\x91" * 5000, id="deep"),
+        pytest.param(msgspec.msgpack.encode([float("inf"), [], 0]), id="no-time"),
+        pytest.param(msgspec.msgpack.encode([float("nan"), [], 0]), id="not-a-time"),
         pytest.param(
             batch({"type": "BlockRemoved", "block_hashes": [1], "group_idx": float("inf")}), id="no-group"
         ),

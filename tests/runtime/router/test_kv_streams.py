@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -184,6 +185,27 @@ def test_an_engine_that_sends_nothing_again_is_not_in_step() -> None:
             await publisher.close()
 
     run(test, answers=False)
+
+
+def test_an_engine_that_is_not_heard_is_said_once_and_when_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Each try, one in some seconds for each of many engines, would fill the log."""
+    caplog.set_level(logging.INFO, "hypertier.router")
+
+    async def test(publisher: Publisher) -> None:
+        publisher.answers = False
+        listener = Listener(publisher.port, replay_seconds=0.02, quiet_seconds=0.02)
+        try:
+            await listener.until(lambda: listener.streams.resyncs["silent"] >= 3)
+            publisher.answers = True
+            await listener.until(lambda: "again" in caplog.text)
+        finally:
+            await listener.streams.stop()
+            await publisher.close()
+
+    run(test)
+
+    said = [line.rpartition(" ")[2] for line in caplog.messages if line.startswith("KV events")]
+    assert said[:2] == ["silent", "again"]
 
 
 @pytest.mark.parametrize(
