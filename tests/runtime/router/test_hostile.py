@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+from collections import Counter
 
 import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, get, post, run_loop
@@ -44,6 +45,8 @@ def test_json_bomb_is_the_engines_and_the_next_request_is_its_own(bomb: bytes, s
 
 
 def test_router_without_files_left_blames_no_replica() -> None:
+    counted = Counter[tuple[str, str]]()
+
     async def act() -> tuple[int, bytes, Health, int, int]:
         engine = FakeEngine()
         async with routed(engine) as router:
@@ -64,12 +67,14 @@ def test_router_without_files_left_blames_no_replica() -> None:
                     os.close(number)
             client.send(post(CHAT, b"{}"))
             served = await client.answer()
+            counted.update(router.front._proxy.limits.counts)
             return refused.status, refused.body, health, len(router.replicas.healthy), served.status
 
     status, body, health, num_healthy, then = run_loop(act())
 
     assert (status, health, num_healthy, then) == (503, Health.UNKNOWN, 1, 200)
     assert b'"code": "overloaded"' in body
+    assert counted["replica", "files"] == 1
 
 
 HEAD_BOMBS = {
