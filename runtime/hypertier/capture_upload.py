@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from hypertier.errors import ConfigError, MissingPackageError
-from hypertier.router.capture.spool import SUFFIX
+from hypertier.router.capture.spool import waiting_in
 
 try:
     import boto3
@@ -78,12 +77,6 @@ class Uploader:
             file.unlink(missing_ok=True)
             carried += 1
         return carried
-
-
-def waiting_in(spool: Path) -> Iterator[Path]:
-    """The whole files of a folder, by name: within a tenant the oldest first."""
-    found = (file for file in spool.rglob(f"*{SUFFIX}") if not file.name.startswith("."))
-    yield from sorted(found)
 
 
 def s3_put_object(region: str | None) -> PutObject:

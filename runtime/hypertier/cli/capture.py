@@ -1,4 +1,4 @@
-"""`hypertier capture`: what routers captured, from their folder to S3."""
+"""`hypertier capture`: what routers captured, from their folder to S3, or as a trace."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from pathlib import Path
 
 import click
 
+from hypertier.cli import capture_trace
+from hypertier.cli.groups import Group
 
-@click.command(
+
+@click.group(
     "capture",
+    cls=Group,
+    invoke_without_command=True,
+    subcommand_metavar="| trace FILES...",
     epilog="Example: hypertier capture --spool /var/lib/captures "
     "--to s3://captures-of-ours/llama-70b --kms-key-id alias/captures",
 )
 @click.option(
     "--spool",
-    required=True,
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder of a router's --capture-spool.",
 )
-@click.option("--to", required=True, metavar="s3://BUCKET/PREFIX", help="Where the files go.")
+@click.option("--to", metavar="s3://BUCKET/PREFIX", help="Where the files go.")
 @click.option("--kms-key-id", metavar="KEY", help="Key that S3 encrypts them with; else as the bucket says.")
 @click.option("--region", envvar="AWS_REGION", help="S3's region.")
 @click.option(
@@ -33,15 +38,32 @@ import click
     help="Seconds between two looks.",
 )
 @click.option("--once", is_flag=True, help="Carry what is there, and end.")
+@click.pass_context
 def command(
-    spool: Path, to: str, kms_key_id: str | None, region: str | None, interval: float, once: bool
+    context: click.Context,
+    spool: Path | None,
+    to: str | None,
+    kms_key_id: str | None,
+    region: str | None,
+    interval: float,
+    once: bool,
 ) -> None:
     """Carry captured files to S3, each removed once it is there; at the end, once more.
 
-    With --once it ends with 1 where S3 did not take a file.
+    --spool and --to are needed. With --once it ends with 1 where S3 did not take a file.
 
     Needs s3:PutObject below the prefix, and kms:GenerateDataKey on the key.
     """
+    if context.invoked_subcommand is not None:
+        if spool is not None or to is not None:
+            raise click.UsageError("--spool and --to carry files to S3; trace has FILES and --output.")
+        return
+    for option, value in (("--spool", spool), ("--to", to)):
+        if value is None:
+            raise click.UsageError(f"Missing option '{option}'.")
+    assert spool is not None
+    assert to is not None
+
     from hypertier.capture_upload import Uploader, parse_destination, s3_put_object
     from hypertier.errors import ConfigError
 
@@ -60,3 +82,6 @@ def command(
     if once:
         click.echo(f"carried {carried} files to {to}")
         sys.exit(uploader.is_refused)
+
+
+command.add_command(capture_trace.command)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hypertier.cli import capture_trace
 from hypertier.cli.simulate import FORMATS, command
 from hypertier.router import loads, prefill_times, scoring
 from hypertier.simulation.catalog import ROUTED, SCORING
@@ -13,7 +14,13 @@ from hypertier.simulation.peers import PEERS
 from hypertier.simulation.workloads import WORKLOADS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "routing.md").read_text(encoding="utf-8")
-OPTIONS = [option for parameter in command.params for option in parameter.opts + parameter.secondary_opts]
+PARAMETERS = [*command.params, *capture_trace.command.params]
+OPTIONS = [
+    option
+    for parameter in PARAMETERS
+    for option in parameter.opts + parameter.secondary_opts
+    if option.startswith("-")
+]
 
 
 @pytest.mark.parametrize("word", [*OPTIONS, *FORMATS, *WORKLOADS, *ROUTED, SCORING, *PEERS])

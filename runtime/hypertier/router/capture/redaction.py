@@ -23,6 +23,8 @@ KEPT = frozenset(
         "type",
     )
 )
+REDACTED = re.compile(r"\[\d+ (?:characters|numbers)\]")
+"""What texts and lists of numbers become."""
 _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _EVENT = re.compile(rb"event: ?([A-Za-z0-9._-]{1,64})")
 _DATA = re.compile(rb"data: ?(.*)", re.DOTALL)

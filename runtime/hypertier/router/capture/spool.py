@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
 
 ALL_TRAFFIC = "AllTraffic"  # SageMaker's name of the only variant
+TENANT = "tenant="  # and its name
 SUFFIX = ".jsonl"
 LOOK_SECONDS = 5.0
 
 
 def variant_of(tenant: str) -> str:
     """The folder of a tenant's files, where SageMaker has that of a variant; a name of no other folder."""
-    return f"tenant={quote(tenant, safe='')}" if tenant else ALL_TRAFFIC
+    return f"{TENANT}{quote(tenant, safe='')}" if tenant else ALL_TRAFFIC
 
 
 class Spool:
@@ -69,3 +70,9 @@ class Spool:
                 except FileNotFoundError:
                     continue  # carried away in between
         return total
+
+
+def waiting_in(folder: Path) -> Iterator[Path]:
+    """The whole files of a folder, by name: within a tenant the oldest first."""
+    found = (file for file in folder.rglob(f"*{SUFFIX}") if not file.name.startswith("."))
+    yield from sorted(found)
