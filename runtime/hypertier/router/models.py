@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
@@ -54,7 +54,7 @@ class Models:
         self._awaited: set[Replica] = set()
         """Of these, who is being asked for the first time."""
         self._was_mixed = False
-        self._gone: dict[bytes, None] = {}
+        self._gone: OrderedDict[bytes, None] = OrderedDict()
         """What replicas that left served, and none does now: the latest `MAX_MODELS`."""
         self._last_had_more = False
         self._answer: tuple[Mapping[bytes, Sequence[bytes]], bytes] | None = None
@@ -308,7 +308,7 @@ class Models:
                 self._gone.pop(name, None)
                 self._gone[name] = None
         while len(self._gone) > MAX_MODELS:
-            del self._gone[next(iter(self._gone))]
+            self._gone.popitem(last=False)
         self._answer = None
         self._compare()
         self._tell(replica)

@@ -15,7 +15,7 @@ from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.limits import estimate_tokens, used_tokens
 from hypertier.router.access.paths import Paths
 from hypertier.router.access.pool import Account, Turn
-from hypertier.router.access.pools import Pools
+from hypertier.router.access.pools import Pools, call_soon
 from hypertier.router.access.queue import Waits
 from hypertier.router.access.tenants import Tenant, Tenants
 from hypertier.router.admission import Arrival, Grant
@@ -121,7 +121,7 @@ class AccessGate:
 
     Where `authenticates` is false everybody is one tenant, without a salt. `clock` counts seconds, `now` is
     the time since 1970. Where it `bars_transfers` a tenant can't name blocks that engines fetch elsewhere.
-    With a queue, requests wait in the `pools` of their `models`.
+    With a queue, requests wait in the `pools` of their `models`; `later` is the loop's `call_soon`.
     """
 
     def __init__(
@@ -135,6 +135,7 @@ class AccessGate:
         now: Callable[[], float],
         verifier: JwtVerifier | None = None,
         bars_transfers: bool = False,
+        later: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self.counts = AccessCounts()
         self.ring = KeyRing()
@@ -153,7 +154,9 @@ class AccessGate:
         self._is_asked_again = False
         self.pools: Pools | None = None
         if access.queue is not None:
-            self.pools = Pools(replicas, models, size=access.queue.size, ready=self.dispatch)
+            self.pools = Pools(
+                replicas, models, size=access.queue.size, ready=self.dispatch, later=later or call_soon
+            )
             self._allow()
 
     def use(self, access: Access, ring: KeyRing, salt_key: bytes | None) -> None:

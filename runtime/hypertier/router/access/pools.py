@@ -6,8 +6,8 @@ where a list comes that no other replica has, where the last one of its kind goe
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from hypertier.router.access.pool import Account, Pool, Turn
@@ -19,27 +19,28 @@ REST = b"\0"
 """Stands for the models that no replica lists, which go to those that did not say all."""
 
 
+def call_soon(call: Callable[[], None]) -> object:
+    """Do it once the loop has done what is at hand."""
+    return asyncio.get_running_loop().call_soon(call)
+
+
 def components(groups: Iterable[Collection[bytes]]) -> list[frozenset[bytes]]:
     """Names that stand in the same group, or in groups that share names."""
-    parents: dict[bytes, bytes] = {}
-
-    def root(name: bytes) -> bytes:
-        parents.setdefault(name, name)
-        while parents[name] != name:
-            parents[name] = name = parents[parents[name]]
-        return name
-
+    found: list[set[bytes]] = []
     for group in groups:
-        first: bytes | None = None
-        for name in group:
-            if first is None:
-                first = root(name)
+        names, apart = set(group), []
+        for other in found:
+            if other.isdisjoint(names):
+                apart.append(other)
+            elif len(other) < len(names):
+                names |= other
             else:
-                parents[root(name)] = first
-    found: dict[bytes, set[bytes]] = {}
-    for name in list(parents):
-        found.setdefault(root(name), set()).add(name)
-    return [frozenset(names) for names in found.values()]
+                other |= names
+                names = other
+        if names:
+            apart.append(names)
+        found = apart
+    return [frozenset(names) for names in found]
 
 
 def shared(models: Models) -> list[frozenset[bytes]]:
@@ -57,15 +58,26 @@ def shared(models: Models) -> list[frozenset[bytes]]:
 class Pools:
     """The pool of each request, kept in step with `models` and `replicas`; `ready` is called after a change.
 
+    What is done `later` is done once, however many replicas change at a time.
     `size` requests may wait in each. A request that names no model, or one that nobody is known to have, may
     go to any engine: it waits in a line of its own and takes the first slot there is.
     """
 
-    def __init__(self, replicas: ReplicaSet, models: Models, *, size: int, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        models: Models,
+        *,
+        size: int,
+        ready: Callable[[], None],
+        later: Callable[[Callable[[], None]], object],
+    ) -> None:
         self._replicas = replicas
         self._models = models
         self._size = size
         self._ready = ready
+        self._later = later
+        self._is_due = False
         self._max_in_flight_per_replica: int | None = None
         self._num_routers = 1
         self._pools: list[Pool] = [Pool(size)]
@@ -184,10 +196,16 @@ class Pools:
         self._models_changed(replica)
 
     def _models_changed(self, replica: Replica | None) -> None:
+        if replica is not None:
+            self._count(replica)
+        if not self._is_due:
+            self._is_due = True
+            self._later(self._settle)
+
+    def _settle(self) -> None:
+        self._is_due = False
         if self._key != (self._models.version, self._models.num_silent > 0):
             self._follow()
-        elif replica is not None:
-            self._count(replica)
         self._ready()
 
     def _follow(self) -> None:
@@ -197,9 +215,11 @@ class Pools:
         successors = _successors(self._pools, found)
         before = self._pools
         pools = self._pools = [Pool(self._size) for _ in found] or before[:1]
+        taken: set[int] = set()
         for old in sorted(before, key=lambda pool: -len(pool.queue)):
             index = successors.get(old)
-            if index is not None and old not in pools and pools[index] not in before:
+            if index is not None and index not in taken:
+                taken.add(index)
                 pools[index] = old  # who waits in the longest need not move
         for pool, names in zip(pools, found, strict=False):
             pool.names = names
@@ -220,8 +240,8 @@ class Pools:
             self._count(replica)
 
     def _move_accounts(self, before: list[Pool], heirs: dict[Pool, Pool]) -> None:
-        pools = self._pools
-        guests = [*self._former, *(old.guests for old in before if old not in pools)]
+        kept = set(self._pools)
+        guests = [*self._former, *(old.guests for old in before if old not in kept)]
         self._former = [account for account in guests if account.is_used]
         for account in self._former:
             account.pool = heirs.get(account.pool, self._nowhere)
@@ -275,9 +295,12 @@ def _successors(before: Iterable[Pool], found: list[frozenset[bytes]]) -> dict[P
     index = {name: number for number, names in enumerate(found) for name in names}
     successors: dict[Pool, int] = {}
     for pool in before:
-        shares = Counter(index[name] for name in pool.names if name in index)
-        if shares:
-            successors[pool] = max(shares, key=lambda number: shares[number])
-        elif len(found) == 1:
-            successors[pool] = 0
+        number = next((index[name] for name in pool.names if name in index), None)
+        if number is not None and not pool.names <= found[number]:
+            shares = [len(pool.names & names) for names in found]
+            number = shares.index(max(shares))
+        if number is None and len(found) == 1:
+            number = 0
+        if number is not None:
+            successors[pool] = number
     return successors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -39,6 +39,8 @@ class World:
 
     def __init__(self, per_replica: int = PER_REPLICA) -> None:
         self.now = 1000.0
+        self.is_busy = False
+        self.due: list[Callable[[], None]] = []
         self.replicas = ReplicaSet(lambda: self.now)
         self.models = Models(self.replicas, {"alias": "a"})
         self.gate = AccessGate(
@@ -48,6 +50,7 @@ class World:
             models=self.models,
             clock=lambda: self.now,
             now=lambda: self.now,
+            later=lambda call: self.due.append(call),
         )
         assert self.gate.pools is not None
         self.pools = self.gate.pools
@@ -107,17 +110,30 @@ class World:
         if names:
             self.say(replica, names)
         self.models.asked(replica)
+        self.settle()
         return replica
 
     def say(self, replica: Replica, names: Sequence[str]) -> None:
         self.models.learn(replica, [{"id": name} for name in names])
+        self.settle()
+
+    def split(self, split: dict[bytes, tuple[bytes, ...]]) -> None:
+        self.models.split = split
+        self.settle()
 
     def leave(self, replica: Replica) -> None:
         self.replicas.replace(one.address for one in self.listed if one is not replica)
+        self.settle()
 
     @property
     def listed(self) -> list[Replica]:
         return [one for one in self.replicas.by_url.values() if one.state is not State.LEAVING]
+
+    def settle(self) -> None:
+        """The loop's next round, unless it `is_busy`: what is due is done."""
+        due, self.due = ([], self.due) if self.is_busy else (self.due, [])
+        for call in due:
+            call()
 
     # What is to be seen.
 
@@ -183,7 +199,7 @@ def test_those_that_wait_go_on_together_where_their_models_share_replicas(tie: s
     assert world.waiting == [2, 5]
 
     if tie == "a split":
-        world.models.split = {b"m": (b"a", b"b")}
+        world.split({b"m": (b"a", b"b")})
     else:
         world.say(other, ("a", "b"))
 
@@ -207,6 +223,19 @@ def test_those_that_wait_part_where_their_models_no_longer_share_replicas() -> N
 
     assert world.sent == [0, 1, 2, 3, 4, 5]
     assert (world.pool_of("a").running, world.pool_of("b").running) == (4, 2)
+
+
+def test_pools_are_found_once_for_all_that_changes_at_a_time() -> None:
+    world = World()
+    world.is_busy = True
+
+    for name in "abc":
+        world.come(name)
+
+    assert len(world.due) == 1
+    world.is_busy = False
+    world.settle()
+    assert (len(world.pools), world.pool_of("c").limit) == (3, PER_REPLICA)
 
 
 def test_a_model_whose_replicas_all_left_waits_for_no_others() -> None:
@@ -286,12 +315,13 @@ STEPS = st.one_of(
     st.tuples(st.sampled_from(("leave", "eject", "admit")), st.integers(0, 9)),
     st.tuples(st.just("split"), st.sampled_from(SPLITS)),
     st.tuples(st.just("routers"), st.integers(1, 3)),
+    st.tuples(st.just("busy"), st.booleans()),
 )
 
 
 def step(world: World, kind: str, argument: Any) -> None:
     """One of what may happen, where it can."""
-    listed, gone = world.listed, world.gate
+    listed = world.listed
     choices = {"end": [*world.running, *world.held], "hold": list(world.running), "wake": list(world.held)}
     if kind == "ask":
         for model in argument:
@@ -305,9 +335,11 @@ def step(world: World, kind: str, argument: Any) -> None:
     elif kind == "come":
         world.come(*argument)
     elif kind == "split":
-        world.models.split = argument
+        world.split(argument)
     elif kind == "routers":
-        gone.tick(argument)
+        world.gate.tick(argument)
+    elif kind == "busy":
+        world.is_busy = argument
     elif listed and kind == "say":
         world.say(listed[argument[0] % len(listed)], argument[1])
     elif listed and kind == "leave":
@@ -363,7 +395,11 @@ def test_whatever_happens_no_request_is_lost_and_no_pool_with_room_lets_one_wait
     world = World(per_replica=1)
     for kind, argument in steps:
         step(world, kind, argument)
-        check(world)
+        if not world.is_busy:
+            world.settle()
+            check(world)
+    world.is_busy = False
+    world.settle()
     for replica in world.listed:
         world.leave(replica)
     while world.running or world.held:
