@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, get, post, run_loop
 from fakes_router import routed
 
 from hypertier.router.admission import Arrival, Grant
+from hypertier.router.heads import Request
 from hypertier.router.openai import Refusal
 
 CHAT = b"/v1/chat/completions"
@@ -123,3 +127,38 @@ def test_grant_is_released_once_when_no_replica_answers() -> None:
     answer = run_loop(act())
 
     assert (answer.status, desk.num_released) == (503, 1)
+
+
+class Gate:
+    """Remembers what became of arrivals."""
+
+    def __init__(self) -> None:
+        self.ends: list[str] = []
+
+    def proceed(self, arrival: Arrival, grant: Grant | None) -> None:
+        self.ends.append("proceeded")
+
+    def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
+        self.ends.append(f"refused with {refusal.status}")
+
+
+ENDS: dict[str, Callable[[Arrival], None]] = {
+    "proceeded": Arrival.proceed,
+    "refused with 429": lambda arrival: arrival.refuse(Refusal(429, "later", "rate_limit_exceeded")),
+    "gone": Arrival.cancel,
+    "refused with 503": Arrival.time_out,
+}
+
+
+@pytest.mark.parametrize("first", ENDS)
+@pytest.mark.parametrize("second", ENDS)
+def test_of_two_ends_of_an_arrival_the_first_counts(first: str, second: str) -> None:
+    gate, gone = Gate(), []
+    arrival = Arrival(gate, None, Request(), b"id")
+    arrival.on_gone = lambda: gone.append("gone")
+
+    ENDS[first](arrival)
+    ENDS[second](arrival)
+
+    assert gate.ends == [first] * (first != "gone")
+    assert gone == ["gone"] * (first in ("gone", "refused with 503"))
