@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from fakes_requests import head
 from hypothesis import given
@@ -40,9 +42,10 @@ def test_head_for_the_engine_leaves_out_what_speaks_of_the_clients_connection() 
     )
 
 
-def test_request_id_of_the_client_is_kept() -> None:
+@pytest.mark.parametrize("more", [(), (b"TE: trailers",)], ids=["plain", "parsed"])
+def test_request_id_of_the_client_is_kept(more: tuple[bytes, ...]) -> None:
     one = reader()
-    one.feed(head(b"X-Request-ID: mine"))
+    one.feed(head(b"X-Request-ID: mine", *more))
 
     raw = request_head(one.ready[0], b"other")
 
@@ -82,6 +85,13 @@ def test_other_headers_reach_the_engine_unchanged_and_in_order(headers: list[tup
             id="no-content",
         ),
         pytest.param(
+            b"HTTP/1.1 304 Not Modified\r\nX: 1\r\n\r\n",
+            304,
+            b"HTTP/1.1 304 Not Modified\r\nX: 1\r\n",
+            False,
+            id="not-modified",
+        ),
+        pytest.param(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
             200,
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n",
@@ -96,6 +106,24 @@ def test_head_for_the_client_keeps_all_but_the_engines_connection(
     got = response_head(raw, status=status, is_head=False)
 
     assert (got.raw, got.ends_with_connection) == (expected, ends)
+
+
+def test_answer_to_head_ends_no_connection() -> None:
+    assert not response_head(b"HTTP/1.1 200 OK\r\n\r\n", status=200, is_head=True).ends_with_connection
+
+
+CREDENTIALS = re.compile(rb"\r\nx-key:[^\r\n]*", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("more", [(), (b"TE: trailers",)], ids=["plain", "parsed"])
+def test_what_is_taken_out_does_not_go_on(more: tuple[bytes, ...]) -> None:
+    one = reader()
+    one.feed(head(b"X-Key: secret", b"X-A: b", b"x-key: another", *more))
+
+    one.ready[0].take_out(CREDENTIALS)
+
+    raw = request_head(one.ready[0], b"id")
+    assert raw == b"POST / HTTP/1.1\r\nHost: a\r\nX-A: b\r\nx-request-id: id\r\n\r\n"
 
 
 @pytest.mark.parametrize("named", [b"x-foo", b"X-Foo, close", b"close , X-FOO,, content-length"])

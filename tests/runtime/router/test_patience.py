@@ -112,3 +112,16 @@ def test_a_drain_waits_a_moment_for_clients_that_have_just_connected(sent: bytes
 
     assert client.ticks_until_end() == num_ticks
     assert client.transport.end == "closed"
+
+
+def test_a_client_that_waits_to_send_its_body_is_told_once_to_go_on() -> None:
+    client = Client(
+        b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+
+    client.connection.data_received(b"1\r\n")
+    told = client.transport.written
+    client.connection.data_received(b"x\r\n0\r\n\r\n")
+
+    assert told == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert client.owner.asked == [b"/"]

@@ -776,6 +776,19 @@ def test_head_request_is_answered_without_a_body() -> None:
     assert statuses == [200, 200, 200]
 
 
+def test_refusal_of_a_head_request_has_no_body_that_the_next_answer_would_begin_with() -> None:
+    async def act() -> list[tuple[int, bytes]]:
+        engine = FakeEngine()
+        async with routed(engine, health_interval_seconds=30) as router:
+            await engine.kill()
+            client = await RawClient.connect(router.port)
+            client.send(b"HEAD /v1/models HTTP/1.1\r\nHost: t\r\n\r\n" + get(b"/health"))
+            answers = [await client.answer(is_head=True), await client.answer()]
+            return [(answer.status, answer.head[:12]) for answer in answers]
+
+    assert run_loop(act()) == [(502, b"HTTP/1.1 502"), (503, b"HTTP/1.1 503")]
+
+
 class _Overheard:
     """A strategy, and the names of what it is told."""
 
