@@ -92,7 +92,6 @@ class Upstream:
         "_keeps_alive",
         "_left",
         "_may_reuse",
-        "_num_messages",
         "_num_quick",
         "_parser",
         "_piece_at",
@@ -119,7 +118,6 @@ class Upstream:
         self._head_done = False
         self._held: ResponseHead | None = None  # read, and not sent on before the body begins
         self._complete = False
-        self._num_messages = 0
         self._ends_with_connection = False
         self._is_head = False
         self._may_reuse = True
@@ -245,9 +243,6 @@ class Upstream:
 
     # What follows is called by httptools.
 
-    def on_message_begin(self) -> None:
-        self._num_messages += 1
-
     def on_message_complete(self) -> None:
         self._complete = True
         # Known here alone: afterwards llhttp forgets.
@@ -338,7 +333,7 @@ class Upstream:
                 parser.feed_data(part)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return False
-        return self._num_messages == 1
+        return True
 
     def _parse_chunks(self, left: int) -> None:
         """Let llhttp, which has not seen the head, count the chunks that follow."""
@@ -350,7 +345,6 @@ class Upstream:
     def _begin_parser(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._left = _BY_PARSER
-        self._num_messages = 0
 
     def _read_heads(self, exchange: Carried, data: bytes) -> tuple[ResponseHead, int] | None:
         """Read up to the final head, by llhttp; what follows it stays in `_head`. None where none came."""

@@ -112,6 +112,20 @@ def test_answer_to_head_ends_no_connection() -> None:
     assert not response_head(b"HTTP/1.1 200 OK\r\n\r\n", status=200, is_head=True).ends_with_connection
 
 
+@pytest.mark.parametrize(("status", "is_stream"), [(200, True), (400, False), (500, False)])
+def test_good_answers_alone_are_streams(status: int, is_stream: bool) -> None:
+    raw = b"HTTP/1.1 %d X\r\nContent-Type: text/event-stream\r\nKeep-Alive: 5\r\n\r\n" % status
+
+    assert response_head(raw, status=status, is_head=False).is_stream is is_stream
+
+
+@pytest.mark.parametrize("line", [b"X-Request-Id: 1", b"x-request-id:1"])
+def test_an_engines_own_request_id_is_seen(line: bytes) -> None:
+    raw = b"HTTP/1.1 200 OK\r\n%b\r\ncontent-length: 0\r\n\r\n" % line
+
+    assert response_head(raw, status=200, is_head=False).has_request_id
+
+
 CREDENTIALS = re.compile(rb"\r\nx-key:[^\r\n]*", re.IGNORECASE)
 
 

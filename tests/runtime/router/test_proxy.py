@@ -292,6 +292,10 @@ async def _bad_gateway(request: Received, writer: asyncio.StreamWriter) -> None:
     writer.write(json_answer(b"{}", b"502 Bad Gateway"))
 
 
+async def _unavailable_in_an_unusual_head(request: Received, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 503 Busy\r\nKeep-Alive: timeout=5\r\ncontent-length: 2\r\n\r\n{}")
+
+
 async def _late(request: Received, writer: asyncio.StreamWriter) -> None:
     writer.write(json_answer(b"{}", b"504 Gateway Timeout"))
 
@@ -321,6 +325,7 @@ FAILURES: dict[str, Failure] = {
     "reset": _reset,
     "502": _bad_gateway,
     "503": _unavailable,
+    "503-unusual": _unavailable_in_an_unusual_head,
     "504": _late,
     "not-http": _nonsense,
     "half-a-head": _half_a_head,
