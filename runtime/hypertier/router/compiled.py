@@ -41,6 +41,7 @@ HOT = (
     "holders",
     "kv_index",
     "loads",
+    "migratable",
     "migration",
     "models",
     "news",

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 from typing import cast
 
-from hypertier.router import openai
+from hypertier.router import migratable, openai
 from hypertier.router.admission import Admission, Arrival, Grant
 from hypertier.router.asking import Asking
 from hypertier.router.bounds import MAX_SECONDS
@@ -173,7 +173,7 @@ class Front:
             self.prefillers.sweep()
         self.shadows.sweep(self.tick, settings.response_timeout_seconds)
         if self.migration is not None:
-            self.migration.sweep(self.tick, pending)
+            migratable.sweep(self.migration, self.tick, pending)
         for connection in list(self.connections):
             connection.sweep(
                 read_timeout=settings.read_timeout_seconds,
@@ -334,7 +334,9 @@ class Front:
                 self._proxy, client, request, inference, request_id, grant, self._holders
             )
         elif self.migration is not None and inference.streamed and request.path in STREAM_PATHS:
-            exchange = self.migration.exchange(self._proxy, client, request, inference, request_id, grant)
+            exchange = migratable.exchange(
+                self.migration, self._proxy, client, request, inference, request_id, grant
+            )
         else:
             exchange = Exchange(self._proxy, client, request, inference, request_id, grant)
         exchange.trace = trace
