@@ -125,3 +125,21 @@ def test_a_client_that_waits_to_send_its_body_is_told_once_to_go_on() -> None:
 
     assert told == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert client.owner.asked == [b"/"]
+
+
+def test_a_client_that_did_not_wait_with_its_body_is_not_told_to_go_on() -> None:
+    client = Client(
+        b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nx"
+    )
+
+    client.connection.data_received(b"y\r\n0\r\n\r\n")
+
+    assert (client.transport.written, client.owner.asked) == (b"", [b"/"])
+
+
+def test_a_client_of_http_1_0_knows_no_going_on() -> None:
+    client = Client(b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+
+    client.connection.data_received(b"{}")
+
+    assert (client.transport.written, client.owner.asked) == (b"", [b"/"])

@@ -307,6 +307,21 @@ def test_bytes_arrive_as_they_are_wherever_they_are_cut(
     assert bytes(heard) == early + late
 
 
+def test_who_ends_its_side_still_hears_what_the_engine_has_to_say() -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.write(b"the end")
+        await writer.drain()
+
+    async def act() -> bytes:
+        async with raw(talk) as router:
+            client = await opened(router)
+            client.writer.write_eof()
+            return await client.ended()
+
+    assert run_loop(act()) == b"the end"
+
+
 def test_who_may_not_ask_opens_none_and_who_may_holds_a_place() -> None:
     class Door:
         def __init__(self) -> None:

@@ -16,14 +16,14 @@ from hypertier.router.replicas import Replica, ReplicaSet
 from hypertier.router.upstream import Upstream
 
 
-def carry(*parts: bytes) -> tuple[Carried, Upstream, Replica]:
+def carry(*parts: bytes, is_head: bool = False, may_reuse: bool = True) -> tuple[Carried, Upstream, Replica]:
     replicas = ReplicaSet()
     replicas.replace([Address("127.0.0.1", 1)])
     replica = next(iter(replicas.by_url.values()))
     replicas.admit(replica)
     upstream, carried = Upstream(replica), Carried()
     upstream.connection_made(cast(asyncio.BaseTransport, Pipe()))
-    upstream.send(carried, b"GET / HTTP/1.1\r\n\r\n", b"", is_head=False, may_reuse=True)
+    upstream.send(carried, b"GET / HTTP/1.1\r\n\r\n", b"", is_head=is_head, may_reuse=may_reuse)
     for part in parts:
         upstream.data_received(part)
     return carried, upstream, replica
@@ -164,3 +164,72 @@ def test_what_never_becomes_a_head_is_not_waited_for(data: bytes, size: int) -> 
 
     assert carried.ends == ["malformed"]
     assert not upstream.usable
+
+
+@pytest.mark.parametrize(
+    ("answer", "request_is"),
+    [
+        pytest.param(HEAD + b"content-length: 5\r\n\r\n", {"is_head": True}, id="head"),
+        pytest.param(ANSWERS["length"], {"may_reuse": False}, id="not-to-be-reused"),
+        pytest.param(HEAD + b"Connection: close\r\ncontent-length: 2\r\n\r\nab", {}, id="the-engine-closes"),
+    ],
+)
+def test_connection_whose_state_is_not_sure_carries_no_other_request(
+    answer: bytes, request_is: dict[str, bool]
+) -> None:
+    carried, upstream, replica = carry(answer, **request_is)
+
+    assert carried.ends == ["complete"]
+    assert replica.idle == []
+    assert not upstream.usable
+
+
+def test_connection_that_the_engine_closed_waits_for_no_other_request() -> None:
+    _, upstream, replica = carry(ANSWERS["length"])
+    before = list(replica.idle)
+
+    upstream.connection_lost(None)
+
+    assert (before, replica.idle) == ([upstream], [])
+
+
+@pytest.mark.parametrize("body", [b"", b"abc"], ids=["before-the-body", "in-the-body"])
+@pytest.mark.parametrize(("error", "end"), [(None, "complete"), (ConnectionResetError(), None)])
+def test_answer_without_a_length_is_whole_where_its_connection_was_closed_and_not_reset(
+    body: bytes, error: Exception | None, end: str | None
+) -> None:
+    carried, upstream, _ = carry(HEAD + b"x: y\r\n\r\n" + body)
+
+    upstream.connection_lost(error)
+
+    assert carried.ends == [end or ("broken" if body else "reset")]
+
+
+def test_connection_that_was_not_read_while_its_client_was_slow_is_read_for_the_next_request() -> None:
+    class Paused(Pipe):
+        is_paused = True
+
+        def resume_reading(self) -> None:
+            self.is_paused = False
+
+    replicas = ReplicaSet()
+    replicas.replace([Address("127.0.0.1", 1)])
+    (replica,) = replicas.by_url.values()
+    replicas.admit(replica)
+    upstream, pipe = Upstream(replica), Paused()
+    upstream.connection_made(cast(asyncio.BaseTransport, pipe))
+    upstream.send(Carried(), b"GET / HTTP/1.1\r\n\r\n", b"", is_head=False, may_reuse=True)
+
+    upstream.data_received(ANSWERS["length"])
+
+    assert (pipe.is_paused, replica.idle) == (False, [upstream])
+
+
+def test_connection_that_had_a_head_request_carries_no_other_whatever_came_before() -> None:
+    carried, upstream, replica = carry(ANSWERS["length"])
+    replica.idle.clear()
+    upstream.send(carried, b"HEAD / HTTP/1.1\r\n\r\n", b"", is_head=True, may_reuse=True)
+
+    upstream.data_received(HEAD + b"content-length: 5\r\n\r\n")
+
+    assert (carried.ends, replica.idle, upstream.usable) == (["complete", "complete"], [], False)

@@ -268,3 +268,15 @@ def test_bodies_count_against_the_budget_until_given_back() -> None:
     first.drop()
     second.drop()
     assert budget.held_bytes == 0
+
+
+def test_a_client_that_goes_away_gives_back_what_was_read_of_it_ahead() -> None:
+    budget = BodyBudget(1 << 20)
+    one = RequestReader(max_head_bytes=1024, max_body_bytes=1024, budget=budget)
+    whole = head(b"Content-Length: 5") + b"12345"
+    one.feed(whole + whole + whole[:-2])
+    before = budget.held_bytes
+
+    one.drop()
+
+    assert (before, budget.held_bytes) == (13, 0)
