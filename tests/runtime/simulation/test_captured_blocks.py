@@ -87,6 +87,28 @@ def test_a_beginning_keeps_its_blocks_in_a_prompt_of_fewer_bytes_a_token() -> No
     assert len(dense) == -(-11_500 // BLOCK_TOKENS)
 
 
+def test_what_follows_a_known_beginning_has_the_density_of_the_rest() -> None:
+    system, dense, blocks = b"You are kind. " * 1024, bytes(range(256)) * 32, Blocks()
+    num_system, num_dense = len(system) // 4, len(dense)
+    numbered(blocks, system, num_system)
+    half = dense[: num_dense // 2]
+
+    whole = numbered(blocks, system + dense, num_system + num_dense)
+    other = numbered(blocks, system + half + b"z" * len(half), num_system + num_dense)
+
+    assert num_alike(whole, other) == (num_system + num_dense // 2) // BLOCK_TOKENS
+
+
+def test_a_prompt_has_no_more_blocks_than_its_own_tokens_are() -> None:
+    blocks = Blocks()
+
+    first, second = (
+        numbered(blocks, b"x" * 600 + end, tokens) for end, tokens in ((b"a", 9000), (b"b", 700))
+    )
+
+    assert second == [first[0], blocks.num_blocks - 1]
+
+
 def test_another_seed_shares_nothing() -> None:
     blocks = Blocks()
 

@@ -190,6 +190,10 @@ def test_what_engines_render_alike_is_the_same_prompt() -> None:
         {"messages": [{"role": "user", "content": "hi"}]}, {"messages": [{"content": marked, "role": "user"}]}
     )
     assert same({"prompt": "p", "max_tokens": 1}, {"temperature": 1, "prompt": "p"})
+    tool = {"name": "a"}
+    assert same(
+        {"prompt": "p", "tools": [tool]}, {"prompt": "p", "tools": [{**tool, "cache_control": {"type": "x"}}]}
+    )
     assert not same({"prompt": "p", "tools": [{"name": "a"}]}, {"prompt": "p", "tools": [{"name": "b"}]})
 
 

@@ -100,6 +100,8 @@ def test_turns_of_a_conversation_share_their_beginning_and_their_session() -> No
     assert [each["session"] for each in (other, one, two)] == [0, 1, 1]
     assert [each["timestamp"] for each in (other, one, two)] == [0, 10_000, 20_000]
     assert maker.holds.seen == shared
+    lengths = [each["input_length"] // BLOCK_TOKENS for each in (other, one, two)]
+    assert maker.holds.distinct_tokens == (sum(lengths) - shared) * BLOCK_TOKENS
 
 
 def test_tenants_models_and_salts_share_nothing_unless_tenants_share_the_cache() -> None:

@@ -35,7 +35,7 @@ def digests(text: bytes, seed: bytes) -> Digests:
     for start in range(0, num_cells * CELL_BYTES, CELL_BYTES):
         state.update(text[start : start + CELL_BYTES])
         cells.append(int.from_bytes(state.copy().digest()))
-    state.update(text[num_cells * CELL_BYTES :] + b"\x00")
+    state.update(text[num_cells * CELL_BYTES :])
     return Digests(cells, int.from_bytes(state.digest()), len(text))
 
 

@@ -32,10 +32,10 @@ def _rows(holds: Holds) -> Iterator[tuple[str, str]]:
     yield "input", f"{holds.input_tokens:,} tokens{_told(holds.estimated_inputs, holds)}"
     guessed = holds.estimated_outputs + holds.unknown_outputs
     yield "output", f"{holds.output_tokens:,} tokens{_told(guessed, holds)}"
-    blocks = f"{holds.seen:,} of {holds.blocks:,} blocks of {BLOCK_TOKENS} tokens"
+    blocks = f"{holds.seen:,} of {holds.blocks:,} full blocks of {BLOCK_TOKENS} tokens"
     yield "seen before", f"{holds.seen_ratio:.1%}: {blocks}"
     best = f"{holds.best_hit_ratio:.1%} of input tokens would be hits"
-    yield "at best", f"{best}, of a cache of {holds.distinct_blocks * BLOCK_TOKENS:,} tokens for all replicas"
+    yield "at best", f"{best}, of a cache of {holds.distinct_tokens:,} tokens for all replicas"
 
 
 def _told(num_estimated: int, holds: Holds) -> str:

@@ -31,7 +31,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class Holds:
-    """What a trace holds; `seen` is full blocks that an earlier request had, too."""
+    """What a trace holds; `blocks` are full ones, `seen` those of them that an earlier request had."""
 
     requests: int = 0
     tenants: int = 0
@@ -41,7 +41,6 @@ class Holds:
     input_tokens: int = 0
     output_tokens: int = 0
     blocks: int = 0
-    distinct_blocks: int = 0
     seen: int = 0
     short: int = 0
     estimated_inputs: int = 0
@@ -54,6 +53,11 @@ class Holds:
     def seen_ratio(self) -> float:
         """Share of the blocks that were seen before."""
         return self.seen / self.blocks if self.blocks else 0.0
+
+    @property
+    def distinct_tokens(self) -> int:
+        """What a cache keeps that forgets nothing."""
+        return (self.blocks - self.seen) * BLOCK_TOKENS
 
     @property
     def best_hit_ratio(self) -> float:
@@ -129,11 +133,11 @@ class TraceMaker:
             holds.seconds = milliseconds / 1000
             holds.input_tokens += num_input
             holds.output_tokens += num_output
-            holds.blocks += len(numbers)
+            holds.blocks += num_input // BLOCK_TOKENS
             holds.seen += num_seen
             holds.short += num_input < BLOCK_TOKENS
             yield json.dumps(row, separators=(",", ":"))
-        holds.sessions, holds.distinct_blocks = len(sessions), blocks.num_blocks
+        holds.sessions = len(sessions)
 
     def _bytes_per_token(self, model: str) -> float:
         """As measured of the model, or else of all."""
