@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
+from hypertier.router.openai import InferenceRequest, Refusal
 
 
 class Slot(Protocol):
@@ -55,6 +55,11 @@ class Grant:
         self.slot = slot
         self.waited_seconds = 0.0
 
+    def end(self) -> None:
+        """The request ended, however it did."""
+        if self.released is not None:
+            self.released()
+
 
 class Admission(Protocol):
     """Decides about every request for a replica."""
@@ -86,6 +91,20 @@ class Gate(Protocol):
     def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
         """Back to the client."""
         ...
+
+
+class Admitted:
+    """A request that was let through: what it asks for, by which name it is told of, and what it holds."""
+
+    __slots__ = ("grant", "inference", "request", "request_id")
+
+    def __init__(
+        self, request: Request, inference: InferenceRequest, request_id: bytes, grant: Grant | None = None
+    ) -> None:
+        self.request = request
+        self.inference = inference
+        self.request_id = request_id
+        self.grant = grant
 
 
 class Arrival:

@@ -14,7 +14,7 @@ from itertools import count
 from typing import cast
 
 from hypertier.router import migratable, openai
-from hypertier.router.admission import Admission, Arrival, Grant
+from hypertier.router.admission import Admission, Admitted, Arrival, Grant
 from hypertier.router.asking import Asking
 from hypertier.router.bounds import MAX_SECONDS
 from hypertier.router.capture.capture import Capture
@@ -247,17 +247,15 @@ class Front:
         pending, connection.exchange = connection.exchange, None
         if pending is not waiting and pending is not None:
             pending.cancel()
-        elif pending is waiting and grant is not None and grant.released is not None:
-            grant.released()
+        elif pending is waiting and grant is not None:
+            grant.end()
         self._refuse(connection, Refusal(500, "a fault of the router's own", "internal_error"))
 
     def _send(
         self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
     ) -> None:
         if request.path == b"/metrics":
-            connection.exchange = None
-            if grant is not None and grant.released is not None:
-                grant.released()
+            _let_go(connection, grant)
             self._answer_or_point_to_metrics(connection, request)
             return
         if self._answer_of_model(connection, request, grant):
@@ -272,23 +270,16 @@ class Front:
         inference = asking.routed(request, inference, request_id, seed)
         if self._answer_of_models(connection, request, inference, grant):
             return
+        admitted = Admitted(request, inference, request_id, grant)
         if self.prefillers is not None and self.prefillers.want(request, inference):
-            self._prefill(self.prefillers, connection, request, inference, request_id, grant)
+            self._prefill(self.prefillers, connection, admitted)
         else:
-            waited = grant.waited_seconds if grant is not None else 0.0
-            self._exchange(connection, request, inference, request_id, grant, waited)
+            self._exchange(connection, admitted, grant.waited_seconds if grant is not None else 0.0)
 
-    def _prefill(
-        self,
-        prefillers: Prefillers,
-        connection: ClientConnection,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
-        grant: Grant | None,
-    ) -> None:
+    def _prefill(self, prefillers: Prefillers, connection: ClientConnection, admitted: Admitted) -> None:
         """Let another replica compute the prompt, then go on with who decodes, whatever came of it."""
 
+        request, grant = admitted.request, admitted.grant
         waited = grant.waited_seconds if grant is not None else 0.0
         begun_at, seconds = self._proxy.now(), prefillers.timeout_seconds
         deadline = deadline_of(request)
@@ -298,47 +289,35 @@ class Front:
         def go_on() -> None:
             passed = self._proxy.now() - begun_at
             try:
-                self._exchange(
-                    connection, request, inference, request_id, grant, waited + passed, leg.prefilled
-                )
+                self._exchange(connection, admitted, waited + passed, leg.prefilled)
             except Exception:
                 self._fault(connection, leg, grant)
 
-        def gone() -> None:
-            if grant is not None and grant.released is not None:
-                grant.released()
-
-        leg = Leg(prefillers, request, inference, request_id, seconds, go_on, gone)
+        leg = Leg(prefillers, admitted, seconds, go_on)
         connection.exchange = leg
         leg.start()
 
     def _exchange(
         self,
         connection: ClientConnection,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
-        grant: Grant | None,
+        admitted: Admitted,
         waited_seconds: float,
         prefilled: Prefilled | None = None,
     ) -> None:
+        request, inference = admitted.request, admitted.inference
         trace = self.tracing.begin(request, inference.model) if self.tracing is not None else None
         exchange: Exchange
         client: Client = connection
         if self.capture is not None and not request.upgrades:
-            client = self.capture.client(connection, request, request_id, grant)
+            client = self.capture.client(connection, request, admitted.request_id, admitted.grant)
         if request.upgrades:
-            exchange = Tunnel(self._proxy, connection, request, inference, request_id, grant)
+            exchange = Tunnel(self._proxy, connection, admitted)
         elif request.path.startswith(RESPONSES_PATH):
-            exchange = ResponsesExchange(
-                self._proxy, client, request, inference, request_id, grant, self._holders
-            )
+            exchange = ResponsesExchange(self._proxy, client, admitted, self._holders)
         elif self.migration is not None and inference.streamed and request.path in STREAM_PATHS:
-            exchange = migratable.exchange(
-                self.migration, self._proxy, client, request, inference, request_id, grant
-            )
+            exchange = migratable.exchange(self.migration, self._proxy, client, admitted)
         else:
-            exchange = Exchange(self._proxy, client, request, inference, request_id, grant)
+            exchange = Exchange(self._proxy, client, admitted)
         exchange.trace = trace
         exchange.prefilled = prefilled
         connection.exchange = exchange
@@ -355,7 +334,8 @@ class Front:
             return
         copied, inference = self.asking.copied(request, renamed, seed)
         client = ShadowClient(self.shadows)
-        exchange = Exchange(self._proxy.for_copies(), client, copied, inference, request_id + b"-shadow")
+        admitted = Admitted(copied, inference, request_id + b"-shadow")
+        exchange = Exchange(self._proxy.for_copies(), client, admitted)
         client.exchange = exchange
         exchange.start()
 
@@ -365,9 +345,7 @@ class Front:
         told = self._models.answer_of(name) if name is not None else None
         if told is None:
             return False
-        connection.exchange = None
-        if grant is not None and grant.released is not None:
-            grant.released()
+        _let_go(connection, grant)
         self._answer(connection, request, 200, told)
         return True
 
@@ -381,9 +359,7 @@ class Front:
             refusal = self._refusal_of_model(request, inference)
             if refusal is None:
                 return False
-        connection.exchange = None
-        if grant is not None and grant.released is not None:
-            grant.released()
+        _let_go(connection, grant)
         if refusal is None:
             self._answer(connection, request, 200, self._models.answer())
             return True
@@ -445,6 +421,13 @@ class Front:
     def _refuse(self, connection: ClientConnection, refusal: Refusal) -> None:
         self.refused(refusal)
         connection.refuse(refusal)
+
+
+def _let_go(connection: ClientConnection, grant: Grant | None) -> None:
+    """No replica is asked: what was let through is answered here."""
+    connection.exchange = None
+    if grant is not None:
+        grant.end()
 
 
 TIMEOUT_HEADER = b"x-request-timeout"

@@ -181,8 +181,8 @@ class _Check:
         self._release()
 
     def _release(self) -> None:
-        if self._grant is not None and self._grant.released is not None:
-            self._grant.released()
+        if self._grant is not None:
+            self._grant.end()
 
 
 class GuardCounts(Collector):

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from hypertier.errors import HttpError
 from hypertier.router import continuation
-from hypertier.router.admission import Grant
+from hypertier.router.admission import Admitted
 from hypertier.router.continuation import Plan, Transcript
 from hypertier.router.decisions import BrokeOff
 from hypertier.router.engine_http import ask
@@ -30,7 +30,7 @@ from hypertier.router.event_stream import (
 )
 from hypertier.router.heads import Request, request_head
 from hypertier.router.migration import Migration
-from hypertier.router.openai import InferenceRequest, Refusal
+from hypertier.router.openai import Refusal
 from hypertier.router.plain import ResponseHead
 from hypertier.router.prefill import with_members, without_members
 from hypertier.router.proxy import Client, Exchange, Proxy
@@ -42,17 +42,10 @@ MAX_TEXT_BYTES: Final = 64 * 1024
 _ACCEPT_ENCODING: Final = re.compile(rb"\r\naccept-encoding:[^\r\n]*", re.IGNORECASE)
 
 
-def exchange(
-    migration: Migration,
-    proxy: Proxy,
-    client: Client,
-    request: Request,
-    inference: InferenceRequest,
-    request_id: bytes,
-    grant: Grant | None,
-) -> Exchange:
+def exchange(migration: Migration, proxy: Proxy, client: Client, admitted: Admitted) -> Exchange:
     """The request on its way: one whose engines are asked for tokens, where it can be gone on with."""
     made: Plan | str = "http_1_0"
+    request = admitted.request
     if not request.is_http_1_0:
         made = continuation.plan(request.path, request.body)
     if not isinstance(made, str):
@@ -60,10 +53,10 @@ def exchange(
         if body is not None:
             request.body = body
             request.take_out(_ACCEPT_ENCODING)  # what is compressed can't be read
-            return Migratable(proxy, client, request, inference, request_id, grant, migration, made)
+            return Migratable(proxy, client, admitted, migration, made)
         made = "malformed"
     migration.ineligible[made] += 1
-    return Exchange(proxy, client, request, inference, request_id, grant)
+    return Exchange(proxy, client, admitted)
 
 
 def sweep(migration: Migration, tick: int, pending: Iterable[object]) -> None:
@@ -96,17 +89,9 @@ class Migratable(Exchange):
     _num_migrations = 0
 
     def __init__(
-        self,
-        proxy: Proxy,
-        client: Client,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
-        grant: Grant | None,
-        migration: Migration,
-        made: Plan,
+        self, proxy: Proxy, client: Client, admitted: Admitted, migration: Migration, made: Plan
     ) -> None:
-        super().__init__(proxy, client, request, inference, request_id, grant)
+        super().__init__(proxy, client, admitted)
         self._migration = migration
         self._transcript = Transcript(made, migration.budget)
 

@@ -18,6 +18,7 @@ from copy import copy
 from typing import Any
 
 from hypertier.errors import HttpError
+from hypertier.router.admission import Admitted
 from hypertier.router.decisions import Prefilled
 from hypertier.router.engine_http import OutOfTimeError, ask
 from hypertier.router.heads import Request, request_head
@@ -128,22 +129,19 @@ class Leg:
     def __init__(
         self,
         prefillers: Prefillers,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
+        admitted: Admitted,
         timeout_seconds: float,
         go_on: Callable[[], None],
-        on_gone: Callable[[], None],
     ) -> None:
         self.last_tick = -1
         self.ends_with_connection = False
         self._prefillers = prefillers
-        self._request = request
-        self._inference = inference.replace(streamed=True)  # it ends with the first token
-        self._request_id = request_id
+        self._request = admitted.request
+        self._inference = admitted.inference.replace(streamed=True)  # it ends with the first token
+        self._request_id = admitted.request_id
+        self._grant = admitted.grant
         self._timeout_seconds = timeout_seconds
         self._go_on = go_on
-        self._on_gone = on_gone
         self._task: asyncio.Task[None] | None = None
         self._patience: asyncio.Timeout | None = None
         self.prefilled: Prefilled | None = None
@@ -158,7 +156,8 @@ class Leg:
         """The client is gone: the engine sees its connection close."""
         if self._task is not None:
             self._task.cancel()
-        self._on_gone()
+        if self._grant is not None:
+            self._grant.end()
 
     def leave(self) -> None:
         """Its replica is silent, health checks and all: there is who serves the whole."""

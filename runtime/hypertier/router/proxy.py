@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, cast
 
-from hypertier.router.admission import Grant
+from hypertier.router.admission import Admitted
 from hypertier.router.counts import RequestCounts
 from hypertier.router.decisions import MAX_NAME_BYTES, BrokeOff, Decision, Decisions, Prefilled, weigh
 from hypertier.router.decrypting import Decrypting
 from hypertier.router.event_stream import Chunks, is_chunked, without_chunks
 from hypertier.router.gathering import Gathering
-from hypertier.router.heads import Request, request_head
+from hypertier.router.heads import request_head
 from hypertier.router.holding import Holding, Place
-from hypertier.router.openai import InferenceRequest, Refusal
+from hypertier.router.openai import Refusal
 from hypertier.router.outliers import Outliers, RetryBudget
 from hypertier.router.own_limits import OwnLimits, limit_of
 from hypertier.router.picking import Picker
@@ -127,16 +127,13 @@ class Exchange:
         self,
         proxy: Proxy,
         client: Client,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
-        grant: Grant | None = None,
+        admitted: Admitted,
     ) -> None:
         self.client = client
-        self.request = request
-        self.inference = inference
-        self.request_id = request_id
-        self._grant = grant
+        self.request = request = admitted.request
+        self.inference = admitted.inference
+        self.request_id = admitted.request_id
+        self._grant = grant = admitted.grant
         if grant is not None and grant.answered is not None:
             self._end_of_answer = bytearray()
         self._proxy = proxy
@@ -559,8 +556,8 @@ class Exchange:
         if trace is not None:
             self._end_trace(trace)
         grant, self._grant = self._grant, None
-        if grant is not None and grant.released is not None:
-            grant.released()
+        if grant is not None:
+            grant.end()
 
 
 _CAUSES: Final = {

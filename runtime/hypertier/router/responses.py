@@ -13,9 +13,8 @@ from collections import OrderedDict
 from typing import Final, cast
 from urllib.parse import unquote_to_bytes
 
-from hypertier.router.admission import Grant
+from hypertier.router.admission import Admitted
 from hypertier.router.heads import Request
-from hypertier.router.openai import InferenceRequest
 from hypertier.router.plain import ResponseHead
 from hypertier.router.proxy import Client, Exchange, Proxy
 from hypertier.router.replicas import Replica
@@ -65,19 +64,10 @@ class ResponseHolders:
 class ResponsesExchange(Exchange):
     """One request below `/v1/responses`: a replica that has not what it names is not the last one asked."""
 
-    def __init__(
-        self,
-        proxy: Proxy,
-        client: Client,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
-        grant: Grant | None,
-        holders: ResponseHolders,
-    ) -> None:
-        super().__init__(proxy, client, request, inference, request_id, grant)
+    def __init__(self, proxy: Proxy, client: Client, admitted: Admitted, holders: ResponseHolders) -> None:
+        super().__init__(proxy, client, admitted)
         self._holders = holders
-        self._named = response_named(request)
+        self._named = response_named(admitted.request)
 
     def may_retry(self, status: int = 0) -> bool:
         """Whoever has not the response is no failure."""

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from hypertier.router.admission import Grant
+from hypertier.router.admission import Admitted
 from hypertier.router.connection import ClientConnection
-from hypertier.router.heads import Request
-from hypertier.router.openai import InferenceRequest
 from hypertier.router.proxy import Exchange, Proxy
 from hypertier.router.upstream import Upstream
 
@@ -21,16 +19,8 @@ class Tunnel(Exchange):
     Any answer but 101 ends the connection, and what the client sent behind its request goes nowhere.
     """
 
-    def __init__(
-        self,
-        proxy: Proxy,
-        connection: ClientConnection,
-        request: Request,
-        inference: InferenceRequest,
-        request_id: bytes,
-        grant: Grant | None,
-    ) -> None:
-        super().__init__(proxy, connection, request, inference, request_id, grant)
+    def __init__(self, proxy: Proxy, connection: ClientConnection, admitted: Admitted) -> None:
+        super().__init__(proxy, connection, admitted)
         self._connection = connection
 
     def switched(self, raw: bytes, data: bytes) -> bool:
