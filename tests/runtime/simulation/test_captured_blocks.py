@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypertier.simulation.captured.blocks import CELL_BYTES, Blocks, digests
@@ -26,6 +26,7 @@ def num_alike(one: Sequence[int], other: Sequence[int]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
+@settings(deadline=None)
 @given(PROMPTS)
 def test_at_four_bytes_a_token_what_is_shared_is_the_blocks_that_are_equal(prompts: list[bytes]) -> None:
     blocks = Blocks()
@@ -44,6 +45,7 @@ def test_at_four_bytes_a_token_what_is_shared_is_the_blocks_that_are_equal(promp
             assert not {*row[num_alike(row, others) :]} & {*others[num_alike(row, others) :]}
 
 
+@settings(deadline=None)
 @given(st.integers(0, 12), st.data())
 def test_whole_tokens_share_exactly_the_blocks_that_are_equal(num_cells: int, data: st.DataObject) -> None:
     common = data.draw(st.binary(min_size=num_cells * CELL_BYTES, max_size=num_cells * CELL_BYTES))
@@ -56,6 +58,7 @@ def test_whole_tokens_share_exactly_the_blocks_that_are_equal(num_cells: int, da
     assert num_alike(one, other) == len(common) // BLOCK_BYTES
 
 
+@settings(deadline=None)
 @given(PROMPTS, st.data())
 def test_whatever_the_answers_say_of_tokens_blocks_fit_and_say_what_is_alike(
     prompts: list[bytes], data: st.DataObject

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypertier.router.capture.records import Record, line_of
@@ -236,6 +236,7 @@ def test_an_image_is_its_digest_and_tokens_are_counted() -> None:
     assert tokens.num_tokens == 3
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hypertier.simulation.captured import report
@@ -45,6 +45,7 @@ def chat(*texts: str, model: str = "m") -> dict[str, Any]:
 SECRETS = st.lists(st.text("XYZÄ한글", min_size=8, max_size=3000), min_size=1, max_size=5)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(SECRETS, st.text("QVW", min_size=8, max_size=12), st.integers(0, 10**6)), min_size=1)
 )
@@ -68,6 +69,7 @@ def test_nothing_of_a_prompt_stands_in_the_trace_nor_a_digest_of_it(
                 assert hashed(text.encode()).hexdigest()[:16] not in told
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(SECRETS, st.integers(0, 10**6), st.integers(0, 5000)), min_size=1))
 def test_what_is_written_is_a_trace_for_simulate(sent: list[tuple[list[str], int, int]]) -> None:
     maker = TraceMaker()
