@@ -1,4 +1,4 @@
-"""A small Kubernetes API on loopback: Deployments that are read and merge-patched, over TLS of its own CA.
+"""A small Kubernetes API on loopback: Deployments and pods, read and merge-patched, over TLS of its own CA.
 
 It keeps what clients depend on: uid, resourceVersion, generation (moved by spec alone), 409 on a stale
 resourceVersion, null in a merge patch removing a key, 401, 403, 404 and 415 as `Status` objects.
@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -109,7 +109,8 @@ class KubernetesFake:
     """The API server: start it with `with`, put Deployments in, read `deployments` and `requests` afterwards.
 
     `before_patch` runs under no lock just before a patch is looked at: the place for somebody else's write.
-    `refuse` maps a method to a status that every such call gets. `silent` accepts requests and never answers.
+    `refuse` maps a method to a status that every such call gets, `refuse_pods` the same for pods. `silent`
+    accepts requests and never answers.
     """
 
     tls: ssl.SSLContext
@@ -117,8 +118,10 @@ class KubernetesFake:
     authorize: Callable[[str, str, str], bool] = lambda token, method, path: True
     before_patch: Callable[[], None] = lambda: None
     refuse: dict[str, int] = field(default_factory=dict)
+    refuse_pods: dict[str, int] = field(default_factory=dict)
     silent: bool = False
     deployments: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    pods: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
 
     def __enter__(self) -> KubernetesFake:
@@ -162,6 +165,80 @@ class KubernetesFake:
             "status": {"observedGeneration": 1, "replicas": replicas, "readyReplicas": replicas},
         }
 
+    def create_pod(
+        self,
+        namespace: str,
+        name: str,
+        ip: str,
+        *,
+        app: str,
+        node: str = "n1",
+        ready: bool = True,
+        age: int = 1,
+    ) -> None:
+        """A pod that bears the label by which `create_deployment` selects, `age` days old."""
+        self.pods[namespace, name] = {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": {"app": app, "pod-template-hash": "7c9"},
+                "creationTimestamp": f"2026-11-{30 - age:02}T00:00:00Z",
+                "annotations": {"example.com/owner": "llm"},
+            },
+            "spec": {"nodeName": node},
+            "status": {
+                "phase": "Running",
+                "podIP": ip,
+                "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+            },
+        }
+
+    def reconcile(self, namespace: str, name: str) -> list[str]:
+        """Delete pods as the Deployment's ReplicaSet does, and name those that stay.
+
+        https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/controller_utils.go, its
+        `ActivePodsWithRanks` (read 2026-12-03)
+        """
+        deployment = self.deployments[namespace, name]
+        pods = self._selected(namespace, deployment["spec"]["selector"]["matchLabels"])
+        nodes = [pod["spec"]["nodeName"] for pod in pods]
+
+        def order(pod: dict[str, Any]) -> tuple[bool, int, int]:
+            cost = int(pod["metadata"]["annotations"].get("controller.kubernetes.io/pod-deletion-cost", 0))
+            ready = pod["status"]["conditions"][0]["status"] == "True"
+            return ready, cost, -nodes.count(pod["spec"]["nodeName"])
+
+        pods.sort(key=lambda pod: pod["metadata"]["creationTimestamp"], reverse=True)
+        pods.sort(key=order)
+        for pod in pods[: max(0, len(pods) - deployment["spec"]["replicas"])]:
+            del self.pods[namespace, pod["metadata"]["name"]]
+        return sorted(found for _, found in self.pods)
+
+    def _selected(self, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        return [
+            pod
+            for (where, _), pod in self.pods.items()
+            if where == namespace and labels.items() <= pod["metadata"]["labels"].items()
+        ]
+
+    def _answer_of_pods(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Any]:
+        if method in self.refuse_pods:
+            return status(self.refuse_pods[method], f"the test refuses {method} of pods")
+        parts, query = urlsplit(path).path.split("/"), parse_qs(urlsplit(path).query)
+        namespace = parts[4]
+        if method == "GET" and len(parts) == 6:
+            wanted = dict(part.split("=", 1) for part in query["labelSelector"][0].split(","))
+            return 200, {"kind": "PodList", "items": self._selected(namespace, wanted)}
+        key = (namespace, parts[-1])
+        if method != "PATCH" or key not in self.pods:
+            return status(404, f'pods "{parts[-1]}" not found')
+        if headers.get("Content-Type") != "application/merge-patch+json":
+            return status(415, "expected application/merge-patch+json")
+        self.pods[key] = merge(self.pods[key], json.loads(body))
+        return 200, self.pods[key]
+
     def patch(self, namespace: str, name: str, patch: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """Merge as the API server does: all or nothing, 409 when `patch` names another resourceVersion."""
         with self._lock:
@@ -193,6 +270,8 @@ class KubernetesFake:
         if method in self.refuse:
             return status(self.refuse[method], f"the test refuses {method}")
         parts = urlsplit(path).path.split("/")
+        if parts[:4] == ["", "api", "v1", "namespaces"] and parts[5:6] == ["pods"]:
+            return self._answer_of_pods(method, path, headers, body)
         if (
             parts[:5] != ["", "apis", "apps", "v1", "namespaces"]
             or len(parts) != 8

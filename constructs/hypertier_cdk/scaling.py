@@ -17,10 +17,12 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import (
+    DIMENSION,
     HELD_REQUESTS,
     IDLE_REPLICAS,
     KV_CACHE_USAGE_RATIO,
     L1_USAGE_RATIO,
+    NAMESPACE,
     PREFILL,
     QUEUED_REQUESTS,
     REPLICAS_SCRAPED,
@@ -30,8 +32,9 @@ from hypertier_cdk.arguments import checked
 from hypertier_cdk.assets import package_asset
 from hypertier_cdk.cluster_base import ClusterBase
 from hypertier_cdk.forms import AlarmMinutes, Namespace, ObjectName, Replicas
+from hypertier_cdk.hook_access import hook_objects
 from hypertier_cdk.metrics import MINUTE, ROLES, endpoint_metric
-from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies
+from hypertier_cdk.nag import INTO_A_NETWORK, VPC_POLICY, accept, accept_managed_policies, accept_wildcards
 from hypertier_cdk.plain import resource
 from hypertier_cdk.roles import WRITE_LOGS, allow, policies
 from hypertier_cdk.runbooks import with_runbook
@@ -50,6 +53,8 @@ QUEUE_EXPRESSION, QUEUED_EACH = "queued / replicas", " for each replica"
 ALARM_PRINCIPAL = "lambda.alarms.cloudwatch.amazonaws.com"
 WAKE_PERIOD = cdk.Duration.seconds(10)
 FUNCTION_TIMEOUT = cdk.Duration.seconds(60)
+BLIND_STEPS = "BlindSteps"
+"""Counted from the function's log: steps down that could not tell which replicas are coldest."""
 
 
 class CacheUtilizationScaling(Construct):
@@ -60,9 +65,10 @@ class CacheUtilizationScaling(Construct):
     `KvCacheUsageRatio`. High for `high_minutes` on end means one replica more, low for `low_minutes` one
     less, never outside `min_replicas` to `max_replicas`, and never two steps within `cooldown`. `schedules`
     set other bounds, each until the next one. Where 0 is the least in force, none is left after
-    `idle_minutes` in which nobody asked, and one comes back once a router holds a request. The function may
-    read and patch this one Deployment and nothing else. A step that fails three times lands in `failures`;
-    `EndpointAlarms` rings for it.
+    `idle_minutes` in which nobody asked, and one comes back once a router holds a request. The replicas
+    whose caches are worth least go first, where the exporter tells; a step for which nobody could tell counts
+    in `metric_blind_steps`. The function may read and patch this one Deployment, mark its pods, and nothing
+    else. A step that fails three times lands in `failures`; `EndpointAlarms` rings for it.
     """
 
     @checked
@@ -95,7 +101,7 @@ class CacheUtilizationScaling(Construct):
         low = usual_low if low is None else low
         _check(min_replicas, max_replicas, role, metric, high, low)
         check_schedules(schedules, min_replicas, max_replicas)
-        self.role, self.metric, self.high, self.low = role, metric, high, low
+        self.endpoint, self.role, self.metric, self.high, self.low = endpoint, role, metric, high, low
         self.sleeps = min_replicas == 0 or any(schedule.min_replicas == 0 for schedule in schedules)
         if self.sleeps and role is not None:
             expected = "1 or more of a role: requests are held for engines that do both"
@@ -130,7 +136,19 @@ class CacheUtilizationScaling(Construct):
             inline_policies=policies(
                 allow("FindCluster", ["eks:DescribeCluster"], [cluster.eks_cluster.cluster_arn]),
                 allow("Log", WRITE_LOGS, [log_group.log_group_arn]),
+                allow("ReadWhatReplicasAreWorth", ["cloudwatch:GetMetricData"], ["*"]),
             ),
+        )
+        accept_wildcards(function_role, "CloudWatch's read calls know no resource", "*")
+        logs.MetricFilter(
+            self,
+            "BlindSteps",
+            log_group=log_group,
+            filter_pattern=logs.FilterPattern.exists("$.coldest_unknown"),
+            metric_namespace=NAMESPACE,
+            metric_name=BLIND_STEPS,
+            dimensions={DIMENSION: "$.endpoint"},
+            unit=cw.Unit.COUNT,
         )
         # Only where the Kubernetes API answers nowhere else.
         vpc = cluster.network.vpc if cluster.functions_inside else None
@@ -150,6 +168,7 @@ class CacheUtilizationScaling(Construct):
                 "CLUSTER_NAME": cluster.eks_cluster.cluster_name,
                 "NAMESPACE": namespace,
                 "DEPLOYMENT": deployment,
+                "ENDPOINT": endpoint,
                 "MIN_REPLICAS": str(min_replicas),
                 "MAX_REPLICAS": str(max_replicas),
                 "COOLDOWN_SECONDS": str(int(cooldown_seconds)),
@@ -211,6 +230,10 @@ class CacheUtilizationScaling(Construct):
     def metric_failures(self) -> cw.Metric:
         """Steps that failed three times and wait in `failures` to be looked at."""
         return self.failures.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum")
+
+    def metric_blind_steps(self) -> cw.Metric:
+        """Steps down for which nobody could tell the coldest replicas; of both roles together."""
+        return endpoint_metric(BLIND_STEPS, self.endpoint, statistic="Sum")
 
     def _sleep_and_wake(
         self, endpoint: str, names: Mapping[str, str], idle_minutes: int
@@ -282,7 +305,7 @@ class CacheUtilizationScaling(Construct):
         return group
 
     def _admit(self, cluster: ClusterBase, role: iam.Role, namespace: str, deployment: str) -> None:
-        """Let the function's role read and patch this Deployment, and nothing else in the cluster."""
+        """Let the function's role read and patch this Deployment, mark its pods, and nothing else."""
         name = f"hypertier-replicas-{deployment}"
         resource(
             self,
@@ -292,35 +315,8 @@ class CacheUtilizationScaling(Construct):
             PrincipalArn=role.role_arn,
             KubernetesGroups=[name],
         )
-        metadata = {"name": name, "namespace": namespace}
-        rules = [
-            {
-                "apiGroups": ["apps"],
-                "resources": ["deployments"],
-                "resourceNames": [deployment],
-                "verbs": ["get", "patch"],
-            }
-        ]
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name}
         self.permissions = cluster.add_manifest(
-            "Permissions",
-            [
-                {
-                    "apiVersion": "rbac.authorization.k8s.io/v1",
-                    "kind": "Role",
-                    "metadata": metadata,
-                    "rules": rules,
-                },
-                {
-                    "apiVersion": "rbac.authorization.k8s.io/v1",
-                    "kind": "RoleBinding",
-                    "metadata": metadata,
-                    "roleRef": reference,
-                    "subjects": [subject],
-                },
-            ],
-            scope=self,
+            "Permissions", hook_objects(name, namespace, deployment), scope=self
         )
 
 

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
+import kubernetes_validate
 import pytest
 from fakes_scaling import gpu_cluster, scaling_on
 from fakes_templates import depends_on, new_stack, permissions, properties, resources, template_of
 
 from hypertier.errors import ConfigError
-from hypertier_cdk import HyperPodCluster
+from hypertier_cdk import HyperPodCluster, hook_access
 from hypertier_cdk.review.templates import text_of
 from hypertier_cdk.scaling import ALARM_PRINCIPAL, CacheUtilizationScaling
+from hypertier_lambdas.replicas.coldest import DELETION_COST, WORTH
 from hypertier_lambdas.replicas.settings import VARIABLES, read_settings
 
 HANDLER = "replicas.handler.handler"
@@ -155,7 +157,9 @@ def test_engines_that_decode_step_by_the_kv_cache_in_use(of_roles: dict[str, Any
 def test_the_function_of_a_role_may_touch_that_role_s_deployment_alone(of_roles: dict[str, Any]) -> None:
     manifests = [json.loads(text_of(entry["Manifest"])) for entry in properties(of_roles, MANIFEST)]
     rules = {
-        objects[0]["metadata"]["name"]: objects[0]["rules"] for objects in manifests if len(objects) == 2
+        objects[0]["metadata"]["name"]: objects[0]["rules"]
+        for objects in manifests
+        if objects[0]["metadata"]["name"].startswith("hypertier-replicas")
     }
 
     groups = [
@@ -167,8 +171,8 @@ def test_the_function_of_a_role_may_touch_that_role_s_deployment_alone(of_roles:
 
     assert sorted(groups) == ["hypertier-replicas-llama-decode", "hypertier-replicas-llama-prefill"]
     for role in ("prefill", "decode"):
-        (rule,) = rules[f"hypertier-replicas-llama-{role}"]
-        assert rule["resourceNames"] == [f"llama-{role}"]
+        of_deployment, _ = rules[f"hypertier-replicas-llama-{role}"]
+        assert of_deployment["resourceNames"] == [f"llama-{role}"]
 
 
 def dimensions(role: str) -> list[dict[str, str]]:
@@ -213,6 +217,7 @@ def test_the_role_may_describe_one_cluster_write_its_logs_and_report_failures(
 
     actions = {action for entry in granted for action in _listed(entry["Action"])}
     assert actions == {
+        "cloudwatch:GetMetricData",
         "eks:DescribeCluster",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
@@ -220,17 +225,18 @@ def test_the_role_may_describe_one_cluster_write_its_logs_and_report_failures(
         "sqs:GetQueueUrl",
         "sqs:SendMessage",
     }
-    assert all(entry["Resource"] != "*" for entry in granted)
+    everywhere = [entry["Action"] for entry in granted if entry["Resource"] == "*"]
+    assert everywhere == ["cloudwatch:GetMetricData"]  # reads, and knows no resource
     assert "ManagedPolicyArns" not in resources(template, "AWS::IAM::Role")[role_id]["Properties"]
 
 
-def test_the_cluster_lets_it_read_and_patch_one_deployment(template: dict[str, Any]) -> None:
+def test_the_cluster_lets_it_read_and_patch_one_deployment_and_mark_pods(template: dict[str, Any]) -> None:
     (entry,) = [
         found
         for found in properties(template, "AWS::EKS::AccessEntry")
         if any(group.startswith("hypertier-replicas") for group in found.get("KubernetesGroups", []))
     ]
-    role, binding = _permissions(template)
+    role, binding, *_ = _permissions(template)
 
     assert role["rules"] == [
         {
@@ -238,11 +244,49 @@ def test_the_cluster_lets_it_read_and_patch_one_deployment(template: dict[str, A
             "resources": ["deployments"],
             "resourceNames": ["llama-engine"],
             "verbs": ["get", "patch"],
-        }
+        },
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "patch"]},
     ]
     assert [subject["name"] for subject in binding["subjects"]] == entry["KubernetesGroups"]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert role["metadata"]["namespace"] == "inference"
+
+
+def test_a_policy_leaves_it_two_annotations_of_the_pods_of_that_deployment(template: dict[str, Any]) -> None:
+    role, _, policy, binding = _permissions(template)
+
+    spec = policy["spec"]
+
+    (condition,) = spec["matchConditions"]
+    assert f"'{role['metadata']['name']}' in request.userInfo.groups" in condition["expression"]
+    assert spec["matchConstraints"]["namespaceSelector"] == {
+        "matchLabels": {"kubernetes.io/metadata.name": "inference"}
+    }
+    assert spec["matchConstraints"]["resourceRules"][0]["resources"] == ["pods"]
+    told = " ".join(entry["expression"] for entry in spec["validations"])
+    assert "matches('^llama-engine-[a-z0-9]+$')" in told
+    assert "object.spec == oldObject.spec" in told
+    assert f"['{DELETION_COST}', '{WORTH}']" in told
+    assert (spec["failurePolicy"], binding["spec"]["validationActions"]) == ("Fail", ["Deny"])
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+
+
+def test_kubernetes_knows_every_field_of_what_lets_it_in(template: dict[str, Any]) -> None:
+    for entry in _permissions(template):
+        kubernetes_validate.validate(entry, "1.30", strict=True)
+
+
+def test_steps_that_could_not_tell_the_coldest_are_counted_from_its_log(template: dict[str, Any]) -> None:
+    (told,) = properties(template, "AWS::Logs::MetricFilter")
+
+    assert told["FilterPattern"] == '{ $.coldest_unknown = "*" }'
+    (metric,) = told["MetricTransformations"]
+    assert (metric["MetricNamespace"], metric["MetricName"]) == ("Hypertier", "BlindSteps")
+    assert metric["Dimensions"] == [{"Key": "Endpoint", "Value": "$.endpoint"}]
+
+
+def test_the_hook_and_its_policy_mean_the_same_annotations() -> None:
+    assert (hook_access.DELETION_COST, hook_access.WORTH) == (DELETION_COST, WORTH)
 
 
 def test_what_fails_three_times_is_kept(template: dict[str, Any]) -> None:

@@ -100,6 +100,7 @@ SHAPES: dict[str, Shape] = {
     "AWS::Logs::LogGroup": Shape(
         attributes={"Arn": "arn:aws:logs:{region}:{account}:log-group:{name}:*"}, name_property="LogGroupName"
     ),
+    "AWS::Logs::MetricFilter": Shape(name_property="FilterName"),
     "AWS::S3::Bucket": Shape(
         attributes={
             "Arn": "arn:aws:s3:::{name}",

@@ -4,6 +4,7 @@ HookError                 anything below
 ├── SettingError          an environment variable that cannot work
 ├── EventError            an event that is neither an alarm's nor a schedule's
 ├── StateError            an annotation that the hook did not write as it stands
+├── FiguresError          CloudWatch did not tell what replicas are worth: any of them may go then
 └── ClusterError          the cluster did not do what was asked
     ├── ConflictError     somebody else changed the Deployment in between: read again, decide again
     └── DeadlineError     the time that Lambda gives is used up
@@ -31,6 +32,10 @@ class EventError(HookError):
 
 class StateError(HookError):
     """An annotation that the hook cannot read: names it, its value, and the command that removes it."""
+
+
+class FiguresError(HookError):
+    """CloudWatch did not tell what replicas are worth: says why."""
 
 
 class ClusterError(HookError):

@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from .decision import decide
+from .decision import Action, decide
 from .deployment import patch_for, read_state
 from .eks import connect
 from .errors import ConflictError, HookError
 from .event import AlarmEvent, ScheduleEvent, parse_event
+from .scale_in import Pods, WarmTokens, mark_coldest
 from .settings import Settings, read_settings
+from .warmth import read_warm_tokens
 
 MAX_ATTEMPTS = 5
 MARGIN_SECONDS = 1.0
@@ -32,7 +34,7 @@ class LambdaContext(Protocol):
         """Milliseconds until Lambda ends the function."""
 
 
-class Deployments(Protocol):
+class Deployments(Pods, Protocol):
     """What `apply` needs of a cluster; `kubernetes.KubernetesApi` is one."""
 
     def read_deployment(self, namespace: str, name: str) -> dict[str, Any]: ...
@@ -65,9 +67,11 @@ def apply(
     now: datetime,
     remaining_seconds: Callable[[], float],
     line: dict[str, Any],
+    warm_tokens: WarmTokens = read_warm_tokens,
 ) -> None:
     """Decide on the Deployment as it is and write the answer, again where somebody else wrote in between.
 
+    Where some replicas go and some stay, those that are worth least are marked just before.
     Fills `line` as it goes, so that a failure tells how far it came. Five lost races end in `ConflictError`.
     """
     parsed = parse_event(event)
@@ -88,6 +92,11 @@ def apply(
             "reason": decision.reason,
             "attempts": attempt,
         }
+        if settings.endpoint and decision.action is Action.DOWN and decision.replicas > 0:
+            line.pop("coldest_unknown", None)  # of an attempt before
+            line |= {"endpoint": settings.endpoint} | mark_coldest(
+                cluster, settings, deployment, decision.replicas, now, remaining_seconds, warm_tokens
+            )
         if settings.dry_run or not decision.remember:
             return
         try:

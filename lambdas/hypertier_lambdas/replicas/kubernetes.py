@@ -1,4 +1,6 @@
-"""The two calls to the Kubernetes API that the hook makes: read a Deployment, and change it if unchanged.
+"""The calls to the Kubernetes API that the hook makes: read a Deployment, and change it if unchanged.
+
+And before replicas go: list its pods, and annotate those that are to go.
 
 A merge patch that carries `metadata.resourceVersion` is refused with 409 when the object has changed since.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply
@@ -11,7 +13,7 @@ import json
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from .errors import ClusterError, ConflictError, DeadlineError
 
@@ -20,7 +22,8 @@ MAX_RESPONSE_BYTES = 8 * 1024 * 1024
 FIELD_MANAGER = "hypertier-replicas"
 _HINTS = {
     401: "does the function's role have an access entry in the cluster?",
-    403: "does the role's Kubernetes group have a Role with get and patch on this Deployment?",
+    403: "does the role's Kubernetes group have a Role with get and patch on this Deployment, and list and "
+    "patch on pods?",
     404: "are NAMESPACE and DEPLOYMENT right?",
 }
 
@@ -83,6 +86,28 @@ class KubernetesApi:
         path = f"{_deployment_path(namespace, name)}?fieldManager={FIELD_MANAGER}"
         return self._call("PATCH", path, patch)
 
+    def list_pods(self, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return the pods that bear all of `labels`, of which there is one at least.
+
+        Raises:
+            ClusterError: they could not be read; says why and what to look at.
+        """
+        if not labels:
+            raise ClusterError("spec.selector.matchLabels is empty; expected the labels of the engines' pods")
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        query = urlencode({"labelSelector": selector})
+        items: list[dict[str, Any]] = self._call("GET", f"{_pods_path(namespace)}?{query}").get("items", [])
+        return items
+
+    def annotate_pod(self, namespace: str, name: str, annotations: Mapping[str, str | None]) -> None:
+        """Write these annotations of a pod; None takes one away.
+
+        Raises:
+            ClusterError: they could not be written; says why and what to look at.
+        """
+        path = f"{_pods_path(namespace)}/{quote(name, safe='')}?fieldManager={FIELD_MANAGER}"
+        self._call("PATCH", path, {"metadata": {"annotations": dict(annotations)}})
+
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         what = f"{method} {self._endpoint}{path.partition('?')[0]}"
         headers = {
@@ -142,6 +167,10 @@ class KubernetesApi:
 
 def _deployment_path(namespace: str, name: str) -> str:
     return f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/deployments/{quote(name, safe='')}"
+
+
+def _pods_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
 
 
 def _answer(what: str, status: int, text: bytes) -> dict[str, Any]:

@@ -22,6 +22,7 @@ VARIABLES = {
     "LOW_ALARM": "name of the alarm that asks for one replica less",
     "SLEEP_ALARM": "name of the alarm that asks for no replica; default none",
     "WAKE_ALARM": "name of the alarm that asks for one again; default none, as SLEEP_ALARM",
+    "ENDPOINT": "name of the endpoint, whose coldest replicas go first; default none, any may go",
     "DRY_RUN": "true: decide and say so, change nothing; default false",
     "SCHEDULES": "bounds that schedules set, as JSON: a list of name, min and max; default []",
 }
@@ -40,6 +41,7 @@ class Settings:
     deployment: str
     limits: Limits
     dry_run: bool
+    endpoint: str = ""
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -57,6 +59,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         deployment=_text(environment, "DEPLOYMENT"),
         limits=read_limits(environment),
         dry_run=_truth(environment, "DRY_RUN"),
+        endpoint=environment.get("ENDPOINT", ""),
     )
 
 
