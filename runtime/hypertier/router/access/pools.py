@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TypeVar
 
 from hypertier.router.access.pool import Account, Pool, Turn
 from hypertier.router.heads import Request
 from hypertier.router.models import Models, asked_model
 from hypertier.router.replicas import Replica, ReplicaSet, State
+
+T = TypeVar("T")
 
 REST = b"\0"
 """Stands for the models that no replica lists, which go to those that did not say all."""
@@ -224,7 +227,7 @@ class Pools:
         for pool, names in zip(pools, found, strict=False):
             pool.names = names
         heirs = {old: pools[index] for old, index in successors.items()}
-        self._by_model = {name: pool for pool in pools for name in pool.names}
+        self._by_model = _by_name((pool.names, pool) for pool in pools)
         models = self._models
         is_one = len(models.lists) < 2 and not models.split and not models.any_gone
         self._only = pools[0] if is_one else None
@@ -290,9 +293,17 @@ class Pools:
         return self._by_model.get(name) if name is not None else None
 
 
+def _by_name(named: Iterable[tuple[frozenset[bytes], T]]) -> dict[bytes, T]:
+    """Of each name, whose it is; there may be ten thousands."""
+    found: dict[bytes, T] = {}
+    for names, whose in named:
+        found.update(dict.fromkeys(names, whose))
+    return found
+
+
 def _successors(before: Iterable[Pool], found: list[frozenset[bytes]]) -> dict[Pool, int]:
     """Of each pool before, the one that has most of its models now; one alone succeeds all."""
-    index = {name: number for number, names in enumerate(found) for name in names}
+    index = _by_name((names, number) for number, names in enumerate(found))
     successors: dict[Pool, int] = {}
     for pool in before:
         number = next((index[name] for name in pool.names if name in index), None)
