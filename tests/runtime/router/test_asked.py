@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
+import subprocess
 
 import pytest
 from fakes_engine import FakeEngine, RawClient, Stream, post, run_loop
@@ -95,10 +95,10 @@ def test_what_is_hurried_is_given_up() -> None:
     assert run_loop(act()) is False
 
 
-async def told_again(process_id: int, wait: asyncio.Task[int]) -> None:
-    """Ask it to stop until it does."""
+async def told_again(process: subprocess.Popen[str], wait: asyncio.Task[int]) -> None:
+    """Ask it to stop until it does, which `wait` may have seen before the loop has."""
     while not wait.done():
-        os.kill(process_id, signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         await asyncio.wait({wait}, timeout=0.1)
 
 
@@ -115,7 +115,7 @@ def test_second_sigterm_ends_the_drain(flags: tuple[str, ...], waits: tuple[str,
             client.send(post(CHAT, b"{}"))
             await client.reader.readuntil(b"\r\n\r\n")
             wait = asyncio.create_task(asyncio.to_thread(router.process.wait))
-            await told_again(router.process.pid, wait)
+            await told_again(router.process, wait)
             return await client.ended(), wait.result()
 
     rest, returncode = run_loop(act())
