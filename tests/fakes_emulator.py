@@ -81,7 +81,10 @@ def let_in_by(emulator: Emulator, fake: NodesFake) -> None:
 
 
 def _ask(method: str, path: list[str]) -> Ask:
-    """What a request for nodes or a Deployment asks: /api/v1/nodes, /apis/apps/v1/namespaces/…"""
+    """What a request asks: /api/v1/nodes, /api/v1/namespaces/…/pods, /apis/apps/v1/namespaces/…"""
+    if path[2:3] == ["namespaces"] and path[4:5] == ["pods"]:
+        name = path[5] if len(path) > 5 else ""
+        return Ask({"GET": "get" if name else "list"}.get(method, "patch"), "", "pods", path[3], name)
     if path[0] == "api":
         return Ask("list", "", path[2])
     return Ask({"GET": "get"}.get(method, "patch"), path[1], path[5], path[4], path[6])

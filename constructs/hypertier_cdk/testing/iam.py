@@ -25,6 +25,8 @@ RESOURCES: dict[str, str] = {
     "ssm:GetParameter": "arn:aws:ssm:{region}:{account}:parameter{Name}",
 }
 """An action's resource by the call's parameters; others have `*`, which no narrower statement allows."""
+PREFIXES = {"monitoring": "cloudwatch"}
+"""Services that sign by another name than policies know them by."""
 ACTIONS = {"lambda:Invoke": "lambda:InvokeFunction", "s3:ListObjectsV2": "s3:ListBucket"}
 """Calls whose action has another name."""
 CONTEXT = {"cloudwatch:PutMetricData": {"cloudwatch:namespace": "Namespace"}}
@@ -122,7 +124,7 @@ def watch_calls(statements: list[Statement], who: Mapping[str, str]) -> None:
     def check(**event: Any) -> None:
         params, model = event["params"], event["model"]
         service = model.service_model
-        called = f"{service.signing_name}:{model.name}"
+        called = f"{PREFIXES.get(service.signing_name, service.signing_name)}:{model.name}"
         action = ACTIONS.get(called, called)
         if action == "sts:GetCallerIdentity":  # whatever the policies say
             return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,14 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_iam as iam
 from fakes_assembly import assembly, function
+from fakes_moto import REGION
 from fakes_nodes import create_eks_cluster, node
 from fakes_stacks import EXAMPLES, ROOT, example_folder
 
 from hypertier.errors import DeploymentError
+from hypertier.exporter.cloudwatch import CloudWatch
+from hypertier.exporter.metrics import NAMESPACE, WARM_TOKENS
+from hypertier.exporter.series import DataPoint
 from hypertier_cdk.testing import Emulator
 from hypertier_cdk.testing.iam import is_allowed, resource_of
 
@@ -186,3 +192,49 @@ def test_without_one_of_its_grants_the_hook_steps_no_replica(world: Any, tmp_pat
         world.emulator.ring(name, event)
 
     assert world.fake.deployments["inference", "llama-8b-engine"]["spec"]["replicas"] == 1
+
+
+MARKS = {
+    "all of them": ("{", "{", None),
+    "IAM lets it read figures": ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics", "not authorized"),
+    "RBAC lets it list pods": (r"[\"list\",\"patch\"]", r"[\"watch\",\"patch\"]", "GET .*HTTP 403"),
+    "RBAC lets it mark pods": (r"[\"list\",\"patch\"]", r"[\"list\",\"watch\"]", "PATCH .*HTTP 403"),
+    "RBAC means its namespace": (r"\"pods\"", r"\"secrets\"", "GET .*HTTP 403"),
+}
+
+
+@pytest.mark.parametrize("grant", MARKS)
+def test_with_its_grants_the_hook_marks_the_coldest_and_without_one_it_says_so_and_steps(
+    world: Any, tmp_path: Path, grant: str
+) -> None:
+    text, instead, said = MARKS[grant]
+    folder = without(
+        example_folder(SMALL), tmp_path / "assembly", stack="small-serving", text=text, instead=instead
+    )
+    world.fake.nodes = [node("one", "system"), node("two", "gpu")]
+    world.fake.create_deployment("inference", "llama-8b-engine", replicas=2)
+    for name, address, tokens in (("warm", "10.0.0.1", 9000.0), ("cold", "10.0.0.2", 20.0)):
+        world.fake.create_pod("inference", name, address, app="llama-8b-engine")
+        publish_warm_tokens(address, tokens)
+    world.emulator.deploy(folder)
+    (low,) = [
+        made.ref
+        for _, made in world.emulator.resources("AWS::CloudWatch::Alarm")
+        if made.ref.endswith("-low")
+    ]
+
+    (line,) = world.emulator.ring(low, json.loads(RUNG.replace("contracts-l1-high", low)))
+
+    assert world.fake.deployments["inference", "llama-8b-engine"]["spec"]["replicas"] == 1
+    if said is None:
+        assert (line["coldest"], "coldest_unknown" in line) == (["cold"], False)
+        assert world.fake.reconcile("inference", "llama-8b-engine") == ["warm"]
+    else:
+        assert line["coldest"] == []
+        assert re.search(said, line["coldest_unknown"])
+
+
+def publish_warm_tokens(address: str, tokens: float) -> None:
+    """As the exporter does."""
+    data = [DataPoint(WARM_TOKENS, (tokens,), replica=address)]
+    CloudWatch("llama-8b", NAMESPACE, REGION).publish(data, datetime.now(UTC))
