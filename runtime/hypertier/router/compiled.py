@@ -35,6 +35,7 @@ HOT = (
     "counts",
     "decisions",
     "event_stream",
+    "exchange",
     "front",
     "gathering",
     "heads",

@@ -21,6 +21,7 @@ from hypertier.router.capture.capture import Capture
 from hypertier.router.connection import ClientConnection, Pending
 from hypertier.router.continuation import PATHS as STREAM_PATHS
 from hypertier.router.decisions import Prefilled, weigh
+from hypertier.router.exchange import Exchange
 from hypertier.router.heads import Request
 from hypertier.router.metrics import CONTENT_TYPE, Metrics
 from hypertier.router.migration import Migration
@@ -31,7 +32,7 @@ from hypertier.router.models import (
 )
 from hypertier.router.openai import InferenceRequest, Refusal
 from hypertier.router.prefill import Leg, Prefillers
-from hypertier.router.proxy import Client, Exchange, Proxy
+from hypertier.router.proxy import Client, Proxy
 from hypertier.router.replicas import ReplicaSet
 from hypertier.router.responses import PATH as RESPONSES_PATH
 from hypertier.router.responses import ResponseHolders, ResponsesExchange

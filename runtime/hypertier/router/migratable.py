@@ -28,12 +28,13 @@ from hypertier.router.event_stream import (
     is_chunked,
     is_encoded,
 )
+from hypertier.router.exchange import Exchange
 from hypertier.router.heads import Request, request_head
 from hypertier.router.migration import Migration
 from hypertier.router.openai import Refusal
 from hypertier.router.plain import ResponseHead
 from hypertier.router.prefill import with_members, without_members
-from hypertier.router.proxy import Client, Exchange, Proxy
+from hypertier.router.proxy import Client, Proxy
 from hypertier.router.replicas import Replica
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.token_ids import WithoutIds

@@ -14,9 +14,10 @@ from typing import Final, cast
 from urllib.parse import unquote_to_bytes
 
 from hypertier.router.admission import Admitted
+from hypertier.router.exchange import Exchange
 from hypertier.router.heads import Request
 from hypertier.router.plain import ResponseHead
-from hypertier.router.proxy import Client, Exchange, Proxy
+from hypertier.router.proxy import Client, Proxy
 from hypertier.router.replicas import Replica
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.top_level import previous_response_of

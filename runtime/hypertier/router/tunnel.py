@@ -9,7 +9,8 @@ from typing import cast
 
 from hypertier.router.admission import Admitted
 from hypertier.router.connection import ClientConnection
-from hypertier.router.proxy import Exchange, Proxy
+from hypertier.router.exchange import Exchange
+from hypertier.router.proxy import Proxy
 from hypertier.router.upstream import Upstream
 
 

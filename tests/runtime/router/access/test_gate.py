@@ -29,7 +29,7 @@ from fakes_router import routed
 from hypertier.router.access import keys
 from hypertier.router.admission import Arrival
 from hypertier.router.app import Router
-from hypertier.router.proxy import Exchange
+from hypertier.router.exchange import Exchange
 from hypertier.router.routes import Routes
 
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'

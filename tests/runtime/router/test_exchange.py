@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.connection import MAX_AHEAD_BYTES
-from hypertier.router.proxy import END_BYTES, keep_end
+from hypertier.router.exchange import END_BYTES, keep_end
 from hypertier.router.replicas import State
 from hypertier.router.strategies import Strategy
 
