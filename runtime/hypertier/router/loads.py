@@ -11,6 +11,10 @@ MEAN_SECONDS: Final = 10.0
 MIN_IDLE: Final = 0.05
 RECENT_SECONDS: Final = 60.0
 """Work of late is forgotten in about this long."""
+CALM_IDLE: Final = 0.3
+"""Turns to come are not taken to meet a replica that is idle for less: such a crowd does not last."""
+MIN_ENDING: Final = 0.05
+"""At least such a share of prompts is taken to be a session's last, which so has 19 turns to come at most."""
 
 
 class Load:
@@ -87,15 +91,65 @@ class Sent:
         return self.load.number
 
 
+class Outlook:
+    """What is to come at a replica that was sent `times` as much of late as replicas on the mean.
+
+    Prompts that go on where one ended come where that was: their share of what comes, `going_on`, is in
+    proportion to what a replica was sent, and the rest comes to all alike. `rate` are prompts a second,
+    `busy` the share of time in which a replica computes, and `wait` a prompt's seconds in its queue, on the
+    mean of all replicas.
+    """
+
+    __slots__ = ("_busy", "_going_on", "_mean_work", "_rate", "_turns", "_unit", "_wait", "least")
+
+    def __init__(
+        self, rate: float, busy: float, wait: float, going_on: float, mean_work: float, mean_seconds: float
+    ) -> None:
+        self._rate = rate
+        self._busy = busy
+        self._wait = wait
+        self._going_on = going_on
+        self._mean_work = max(0.0, mean_work)
+        self._unit = mean_seconds + 1e-9  # a prompt more or less of what was sent says nothing
+        self._turns = going_on / max(MIN_ENDING, 1.0 - going_on)
+        self.least = 1.0 - going_on
+        """No replica's `times` are fewer."""
+
+    def times(self, work: float) -> float:
+        """How many prompts come to a replica that was sent so much work, over the mean of all."""
+        return self.least + self._going_on * (max(0.0, work) + self._unit) / (self._mean_work + self._unit)
+
+    def arriving(self, times: float) -> float:
+        """Prompts a second there, over the share of time in which it has none to compute."""
+        return self._rate * times / max(MIN_IDLE, 1.0 - self._busy * times)
+
+    def later(self, times: float) -> float:
+        """Seconds that a prompt's turns to come wait there, and have others wait.
+
+        The wait in a queue is as its rate over its share of idle time, and one prompt more has all that come
+        wait longer: the derivative of rate * wait is wait * (1 + 1 / idle).
+        """
+        mean_idle = max(CALM_IDLE, 1.0 - self._busy)
+        idle = max(CALM_IDLE, 1.0 - self._busy * times)
+        return self._turns * self._wait * times * mean_idle / idle * (1.0 + 1.0 / idle)
+
+
 class Traffic:
     """What waits, is computed and comes, over all replicas: means over about `MEAN_SECONDS`.
 
-    What was before the first prompt is no part of `arriving`.
+    What was before the first prompt is no part of its `outlook`.
     """
 
     def __init__(self) -> None:
         self.crowd = 0.0
         """How many prompts wait for their first token at a replica."""
+        self.mean_seconds = 0.0
+        """Of a prompt."""
+        self._square = 0.0
+        self._going_on = 0.0
+        self._num_told = 0.0
+        self._worked = 0.0
+        self._worked_at = 0.0
         self._busy = 0.0
         self._num_arrived = 0.0
         self._at = 0.0
@@ -112,15 +166,32 @@ class Traffic:
             self._num_arrived *= keep
             self._at = now
 
-    def arrived(self, now: float) -> None:
-        """A prompt came, and all until `now` is told."""
+    def arrived(self, now: float, seconds: float, goes_on: bool) -> None:
+        """A prompt of so many seconds came, and all until `now` is told; it may go on where one ended."""
         self._num_arrived += 1.0
         self._began = min(self._began, now)
+        self.mean_seconds += 0.02 * (seconds - self.mean_seconds)
+        self._square += 0.02 * (seconds * seconds - self._square)
+        self._num_told = min(self._num_told + 1.0, 50.0)
+        self._going_on += (float(goes_on) - self._going_on) / self._num_told
+        self._worked = self._work(now) + seconds
+        self._worked_at = now
 
-    def arriving(self, now: float, num_replicas: int) -> float:
-        """Prompts a second that a replica gets, over the share of time in which it has none to compute."""
-        if self._began > now:
-            return 0.0
-        share = -math.expm1(-max(1.0, now - self._began) / MEAN_SECONDS)
-        each = self._num_arrived / (MEAN_SECONDS * share * max(1, num_replicas))
-        return each / max(MIN_IDLE, 1.0 - self._busy / share)
+    def outlook(self, now: float, num_replicas: int) -> Outlook:
+        """By what came until now.
+
+        The wait is the one seen, by Little's law, but no longer than that of a queue which goes on like this
+        for good, by Pollaczek's and Khinchine's: a crowd passes.
+        """
+        num = max(1, num_replicas)
+        rate = busy = wait = 0.0
+        if self._began <= now:
+            share = -math.expm1(-max(1.0, now - self._began) / MEAN_SECONDS)
+            rate = self._num_arrived / (MEAN_SECONDS * share * num)
+            busy = self._busy / share
+            seen = max(0.0, self.crowd / share - busy) / max(rate, 1e-9)
+            wait = min(seen, rate * self._square / (2.0 * max(CALM_IDLE, 1.0 - busy)))
+        return Outlook(rate, busy, wait, self._going_on, self._work(now) / num, self.mean_seconds)
+
+    def _work(self, now: float) -> float:
+        return self._worked * math.exp(min(0.0, self._worked_at - now) / RECENT_SECONDS)

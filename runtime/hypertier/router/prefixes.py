@@ -124,24 +124,27 @@ class Prefixes:
         *,
         rest: float = 0.0,
         max_bytes: float = math.inf,
-    ) -> None:
+    ) -> bool:
         """The replica was sent this prompt: it will hold these blocks, and of all no more than `capacity`.
+
+        Returns whether it goes on where a prompt ended that the replica was sent before.
 
         `rest` is the size of what follows the last block. `max_bytes` bounds the memory for the replica,
         however much it holds, and for those whose runs this prompt parts.
         """
         if not block_hashes:
-            return
+            return False
         used = self._used.get(replica)
         if used is None:
             used = self._used[replica] = _Used()
-        path = self._way(block_hashes, 1 << replica, used)
+        path, goes_on = self._way(block_hashes, 1 << replica, used)
         used.num_prompts = number = used.num_prompts + 1
         last = path[-1]
         for run in path:
             run.passed[replica] = number
-            if run is not last:
-                used.size -= used.ends.pop(run, 0.0)
+            if run is not last and run in used.ends:
+                used.size -= used.ends.pop(run)
+                goes_on = True
         used.size += rest - used.ends.pop(last, 0.0)
         used.ends[last] = rest
         capacity = min(capacity, used.limit)
@@ -149,6 +152,7 @@ class Prefixes:
             self._forget_oldest(replica, used, capacity, max_bytes)
         while self._grown:
             self._bound(self._grown.pop(), max_bytes)
+        return goes_on
 
     def correct(self, replica: int, surprise: int, size: float) -> None:
         """The time of a prompt of that size told whether the replica held what it was believed to.
@@ -182,8 +186,12 @@ class Prefixes:
         while used is not None and used.ends:
             self._forget_oldest(replica, used, 0.0, -1.0)
 
-    def _way(self, block_hashes: Sequence[int], bit: int, used: _Used) -> list[Run]:
-        """The runs of a prompt, made and parted where there are none yet; the replica holds them all."""
+    def _way(self, block_hashes: Sequence[int], bit: int, used: _Used) -> tuple[list[Run], bool]:
+        """The runs of a prompt, made and parted where there are none yet; the replica holds them all.
+
+        With them, whether the last one is longer now, and a prompt ended where it did.
+        """
+        goes_on = False
         path: list[Run] = []
         at, num_blocks = 0, len(block_hashes)
         last: Run | None = None
@@ -203,6 +211,7 @@ class Prefixes:
         if at < num_blocks:
             more = tuple(block_hashes[at:])
             if last is not None and last.mask == bit and not last.num_below:
+                goes_on = last in used.ends
                 last.blocks += more
                 used.num_blocks += len(more)
                 used.size += self._offsets[num_blocks] - self._offsets[at]
@@ -212,7 +221,7 @@ class Prefixes:
                     last.num_below += 1
                 self._take(run, bit, used)
                 path.append(run)
-        return path
+        return path, goes_on
 
     def _take(self, run: Run, bit: int, used: _Used) -> None:
         """The replica was sent the run."""

@@ -3,18 +3,23 @@
 The cost of a replica is the wait until it gets to the prompt, plus the time that it then takes for it, plus
 what both cost others:
 
-    cost = wait + (1 + delayed) * prefill(held, size) + RETURNING * mean prefill * in flight / (1 + crowd)
+    cost = wait + (1 + delayed) * prefill(held, size) + later
+           + RETURNING * mean prefill * in flight / (1 + crowd)
     delayed = (crowd + arrivals / idle * (wait + prefill(held, size) / 2)) / 2
 
 `wait` and `prefill` are seconds, learned from the first tokens that the router sees. `delayed` is how many
 prompts come behind and wait for this one, the mean of two estimates: `crowd`, as many as wait at a replica on
-the mean, and as many as come until this replica has nothing left to do, by the prompts a second that one gets
-and the share of the time in which it is idle. The latter is the relative value of a queue in order of arrival
-(Hyytia, Penttinen and Aalto, Size- and state-aware dispatching problem with queue-specific job sizes, 2012).
-An idle cluster therefore serves a prompt wherever it is done soonest, and a crowded one where it is least
-work. The last term is for answers that are being written: some of them come back with the next turn, to the
-same replica. Costs within `NEAR` of the lowest count as equal: of such replicas that hold as much of the
-prompt, the one with least work of late is chosen. Until times are known, it is sizes that count:
+the mean, and as many as come until this replica has nothing left to do, by the prompts a second that it gets
+and the share of the time in which it is idle: those of the mean replica, and of prompts that go on where one
+ended as many more as this one was sent more of late. The latter is the relative value of a queue in order of
+arrival (Hyytia, Penttinen and Aalto, Size- and state-aware dispatching problem with queue-specific job sizes,
+2012). An idle cluster therefore serves a prompt wherever it is done soonest, and a crowded one where it is
+least work. `later` is for the turns that are to follow where this one goes: what they wait there, and have
+others wait (`loads.Outlook`). Where prompts wait, a session so leaves a replica that many come back to, and
+where none do, it stays. The last term is for answers that are being written: some of them come back with the
+next turn, to the same replica. Costs within `NEAR` of the lowest count as equal: of such replicas that hold
+as much of the prompt, the one with least work of late is chosen. Until times are known, it is sizes that
+count:
 
     cost = waiting + (1 + in flight) * (size - held) + SHARING * mean size * in flight
 
@@ -99,7 +104,6 @@ class Scoring:
         self._drifts = 0.0
         self.computing = 0
         """The set of replicas that have a prompt without a first token."""
-        self._mean_seconds = 0.0
         self._mean_size = 0.0
         self._traffic = Traffic()
         self._num_faster = 0
@@ -140,8 +144,9 @@ class Scoring:
         """
         known = self.model.calibrated
         crowd = min(self.crowd(now), MAX_CROWD)
-        arriving = self._traffic.arriving(now, len(self._loads))
-        returning = RETURNING * self._mean_seconds / (1.0 + crowd)
+        outlook = self._traffic.outlook(now, len(self._loads))
+        least_arriving = outlook.arriving(outlook.least)
+        returning = RETURNING * self._traffic.mean_seconds / (1.0 + crowd)
         model, loads = self.model, self._loads
         sharing = SHARING * self._mean_size
         rest = among
@@ -158,7 +163,7 @@ class Scoring:
             held = min(held, size - 1)
             own = model.seconds(held, size)
             # Who holds less has more to do: none of them, waiting or not, comes near the best so far.
-            if known and not self._num_faster and _cost(0.0, own, crowd, arriving) > limit:
+            if known and not self._num_faster and _cost(0.0, own, crowd, least_arriving) > limit:
                 break
             for replica in self._some_of(some, known):
                 load = loads[replica]
@@ -168,7 +173,9 @@ class Scoring:
                         self._settle(load, now)
                         wait = load.wait(now)
                     alone = own * load.slowness
-                    cost = _cost(wait, alone, crowd, arriving) + returning * load.in_flight
+                    times = outlook.times(load.work(now))
+                    cost = _cost(wait, alone, crowd, outlook.arriving(times)) + outlook.later(times)
+                    cost += returning * load.in_flight
                     seconds = wait + alone
                 else:
                     in_flight = load.in_flight
@@ -200,22 +207,22 @@ class Scoring:
         now: float,
         *,
         streamed: bool = True,
+        goes_on: bool = False,
     ) -> None:
         """A prompt goes to `replica`, which is believed to hold so much of it.
 
         Where its answer is not `streamed`, no first token will be seen: once times are known, the prompt
-        counts as computed when its time has passed.
+        counts as computed when its time has passed. It `goes_on` where one that the replica was sent ended.
         """
         load = self._loads.get(replica)
         if load is None:
             return
         self.crowd(now)
-        self._traffic.arrived(now)
         held = min(held, size - 1)
         self._mean_size += (0.02 if self._mean_size else 1.0) * (size - self._mean_size)
         self._sent[ticket] = Sent(load, held, size, now, streamed)
         seconds = self.model.seconds(held, size) * load.slowness
-        self._mean_seconds += 0.02 * (seconds - self._mean_seconds)
+        self._traffic.arrived(now, seconds, goes_on)
         load.worked = load.work(now) + seconds
         load.worked_at = now
         if not load.pending:
@@ -289,7 +296,7 @@ class Scoring:
         What is held is known to within some bytes, so what takes long says more. What all replicas have in
         common is the model's to learn: slower is slower than the mean.
         """
-        weight = 0.1 * expected / (expected + self._mean_seconds)
+        weight = 0.1 * expected / (expected + self._traffic.mean_seconds)
         change = weight * (min(max(off, -MAX_DRIFT), MAX_DRIFT) - load.drift)
         load.drift += change
         self._drifts += change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tracemalloc
 
@@ -36,6 +37,21 @@ def test_replicas_are_grouped_by_how_much_they_hold() -> None:
     assert prefixes.groups((1, 5)) == [(1, 0b111)]
     assert prefixes.groups((7,)) == []
     assert prefixes.groups(()) == []
+
+
+def test_a_prompt_goes_on_where_one_ended_that_the_same_replica_was_sent() -> None:
+    prompts = Prefixes(UNITS)
+
+    def goes_on(replica: int, *block_hashes: int) -> bool:
+        return prompts.record(replica, block_hashes, math.inf)
+
+    assert not goes_on(0, 1, 2)
+    assert goes_on(0, 1, 2, 3), "where the last run grows"
+    assert not goes_on(0, 1, 2, 3), "no further than before"
+    assert not goes_on(0, 1, 7), "it parts from the others before they end"
+    assert goes_on(0, 1, 7, 8)
+    assert not goes_on(1, 1, 2, 3, 4), "another replica's"
+    assert goes_on(0, 1, 2, 3, 4)
 
 
 def test_what_was_used_longest_ago_is_forgotten_first_and_ends_first() -> None:

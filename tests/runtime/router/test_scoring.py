@@ -106,6 +106,27 @@ def test_in_a_crowd_it_waits_longer_since_work_twice_done_delays_everybody() -> 
     assert chosen(30).replica == 2
 
 
+@pytest.mark.parametrize(("goes_on", "waits", "home"), [(True, True, 1), (False, True, 0), (True, False, 0)])
+def test_a_session_leaves_whom_many_come_back_to_where_prompts_wait(
+    goes_on: bool, waits: bool, home: int
+) -> None:
+    made = taught(2)
+    took = true_seconds(0, 8000)
+    for second in range(60):
+        now = 1000.0 + second
+        for number, replica in enumerate((0, 0, 1) if second % 4 == 0 else (0, 0)):
+            at = now if waits else now + number * took
+            until = now + (number % 2 + 1) * took if waits else at + took
+            made.sent((second, number), replica, 0, 8000, at, goes_on=goes_on)
+            made.crowd(until)
+            made.first_token((second, number), until)
+            made.finished((second, number), until)
+
+    choice = made.choose(9000, [(4000, 0b01)], 0b11, 1060.0)
+
+    assert choice.replica == home
+
+
 @given(st.data())
 def test_what_is_not_looked_at_would_not_have_been_chosen(data: st.DataObject) -> None:
     draw = data.draw

@@ -94,12 +94,14 @@ class PrefixAware:
         """It is in flight there, and the replica will hold the prompt."""
         number = self._numbers[choice.replica]
         size = max(1, request.num_bytes)
-        self._scoring.sent(ticket, number, choice.matched_bytes, size, now, streamed=request.streamed)
         hashes = request.block_hashes
+        goes_on = False
         if hashes:
             capacity = self._sizes.bytes_of(choice.replica)
             rest = max(0, size - prefix_bytes(len(hashes)))
-            self._prompts.record(number, hashes, capacity, rest=rest, max_bytes=self._max_bytes)
+            goes_on = self._prompts.record(number, hashes, capacity, rest=rest, max_bytes=self._max_bytes)
+        held, streamed = choice.matched_bytes, request.streamed
+        self._scoring.sent(ticket, number, held, size, now, streamed=streamed, goes_on=goes_on)
 
     def first_token(self, ticket: Hashable, now: float) -> None:
         """Learn how long it took, and from that whether the replica held what it was believed to."""
