@@ -191,6 +191,7 @@ ROUTER = Overlay(
         Rule("--replica-key", None, NO_SECRET, True),
         Rule("--replica-server-name", None, NO_SECRET, True),
         Rule("--workers", None, "a small machine's cores are the engines'", True),
+        Rule("--busy-polling", None, "a small machine's cores are the engines'", True),
         Rule("--prefill-threshold", None, "nothing prefills here", True),
         Rule("--trace-sample-ratio", None, "no collector is started here", True),
         Rule("--salt-key", None, NO_SECRET, True),
@@ -224,7 +225,8 @@ ROUTER = Overlay(
             "--max-head-bytes",
         }
         | {"--max-buffered-bytes", "--index-bytes", "--connect-timeout", "--response-timeout"}
-        | {"--read-timeout", "--idle-timeout", "--health-interval", "--health-timeout"}
+        | {"--read-timeout", "--idle-timeout", "--stream-idle-timeout"}
+        | {"--health-interval", "--health-timeout"}
     ),
     env=(
         Rule("POD_IP", "127.0.0.1", ONE_MACHINE, True),
