@@ -96,7 +96,7 @@ class Pool:
         self.limit = math.inf
         self.guest_is_next = False
 
-    def push(self, turn: Turn) -> Turn | None:
+    def push(self, turn: Turn, *, is_adopted: bool = False) -> Turn | None:
         """Let it wait here; returns who has to go for it, see `FairQueue.push`."""
         entry = turn.tenant.entry
         return self.queue.push(
@@ -106,19 +106,13 @@ class Pool:
             priority=entry.priority,
             cost=max(1.0, turn.num_tokens),
             deadline=turn.deadline,
+            is_adopted=is_adopted,
         )
 
     def adopt(self, turn: Turn) -> None:
         """Let it wait here, who waited elsewhere: nobody has to go."""
-        turn.pool, entry = self, turn.tenant.entry
-        self.queue.adopt(
-            turn,
-            tenant=turn.tenant.name,
-            weight=entry.weight,
-            priority=entry.priority,
-            cost=max(1.0, turn.num_tokens),
-            deadline=turn.deadline,
-        )
+        turn.pool = self
+        self.push(turn, is_adopted=True)
 
     def pop(self, others: FairQueue[Turn]) -> Turn | None:
         """Whose turn it is, of its own and of `others`: the lower priority's, else by turns."""

@@ -87,16 +87,29 @@ class FairQueue(Generic[T]):
         return len(line.waiting) if line is not None else 0
 
     def push(
-        self, item: T, *, tenant: Hashable, weight: float, priority: int, cost: float, deadline: float
+        self,
+        item: T,
+        *,
+        tenant: Hashable,
+        weight: float,
+        priority: int,
+        cost: float,
+        deadline: float,
+        is_adopted: bool = False,
     ) -> T | None:
         """Put it in its tenant's line; `cost` in any unit, the same for all.
 
         Returns None, or the item that finds no place: where the queue is full, the newest of the line that is
-        longest for its weight, among those of the lowest priority; it may be this one.
+        longest for its weight, among those of the lowest priority; it may be this one. One that `is_adopted`
+        waited in another queue, and finds a place in a full one, too.
         """
-        line = self._line_of(tenant, weight, priority)
+        line = self._lines.get(tenant)
+        if line is None:
+            self._forget_empty_lines()
+            line = self._lines[tenant] = _Line(weight, priority)
+        line.weight, line.priority = weight, priority
         displaced: T | None = None
-        if len(self) >= self._size:
+        if len(self) >= self._size and not is_adopted:
             longest = max(
                 (other for other in self._lines.values() if other.waiting),
                 key=lambda other: (other.priority, len(other.waiting) / other.weight),
@@ -107,15 +120,10 @@ class FairQueue(Generic[T]):
             displaced = next(reversed(longest.waiting))
             self.remove(displaced)
             self._lines[tenant] = line  # an emptied queue forgets its lines
-        self._append(item, tenant, line, _Waiting(cost, deadline))
+        line.waiting[item] = _Waiting(cost, deadline)
+        self._tenant_of[item] = tenant
+        self._enter(tenant, line)
         return displaced
-
-    def adopt(
-        self, item: T, *, tenant: Hashable, weight: float, priority: int, cost: float, deadline: float
-    ) -> None:
-        """As `push`, for one that waited in another queue: it finds a place in a full one, too."""
-        line = self._line_of(tenant, weight, priority)
-        self._append(item, tenant, line, _Waiting(cost, deadline))
 
     @property
     def next_priority(self) -> int | None:
@@ -162,19 +170,6 @@ class FairQueue(Generic[T]):
             for item in late:
                 if self.remove(item):
                     yield item
-
-    def _line_of(self, tenant: Hashable, weight: float, priority: int) -> _Line[T]:
-        line = self._lines.get(tenant)
-        if line is None:
-            self._forget_empty_lines()
-            line = self._lines[tenant] = _Line(weight, priority)
-        line.weight, line.priority = weight, priority
-        return line
-
-    def _append(self, item: T, tenant: Hashable, line: _Line[T], waiting: _Waiting) -> None:
-        line.waiting[item] = waiting
-        self._tenant_of[item] = tenant
-        self._enter(tenant, line)
 
     def _drop_first(self) -> _Line[T] | None:
         """Take the first entry out; its line, unless that has another one."""
