@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hypertier.router.connection import ClientConnection
-from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
-from hypertier.router.wire import BodyBudget
+from hypertier.router.api.openai import Refusal
+from hypertier.router.http.connection import ClientConnection
+from hypertier.router.http.heads import Request
+from hypertier.router.http.wire import BodyBudget
 
 
 class AtOnce:

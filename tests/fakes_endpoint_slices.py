@@ -17,8 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from fakes_kubernetes import Authority
 
-from hypertier.router.addresses import Address
-from hypertier.router.api_server import ApiServer
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.discovery.api_server import ApiServer
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 

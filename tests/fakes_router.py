@@ -8,15 +8,15 @@ from typing import Any
 
 from fakes_engine import FakeEngine
 
-from hypertier.router.addresses import Address
 from hypertier.router.admission import Admission
+from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.app import Router
-from hypertier.router.cache_sizes import CacheSizes
-from hypertier.router.models import Models
-from hypertier.router.news import News, Sent
-from hypertier.router.openai import InferenceRequest
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.peers.news import News, Sent
 from hypertier.router.picking import Picker
-from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.replicas.cache_sizes import CacheSizes
+from hypertier.router.replicas.models import Models
+from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
 from hypertier.router.strategies import build
 from hypertier.router.strategies.by_score import Choice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypertier.router.plain import ResponseHead
+from hypertier.router.http.plain import ResponseHead
 
 
 class Pipe:

@@ -16,7 +16,7 @@ import yaml
 
 from hypertier.catalog.prices import load_prices
 from hypertier.cli.commands import cli
-from hypertier.router.routes import parse
+from hypertier.router.routes.routes import parse
 from hypertier.spec import codec
 from hypertier.spec.access import load_access
 from hypertier.spec.deployment import DeploymentFile

@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hypertier.router import openai
 from hypertier.router.access import build, keys
-from hypertier.router.addresses import Address
 from hypertier.router.admission import Admission, Arrival, Grant
-from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
-from hypertier.router.replicas import ReplicaSet
+from hypertier.router.api import openai
+from hypertier.router.api.openai import Refusal
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.http.heads import Request
+from hypertier.router.http.wire import BodyBudget, RequestReader
+from hypertier.router.replicas.replicas import ReplicaSet
 from hypertier.router.settings import RouterSettings
-from hypertier.router.wire import BodyBudget, RequestReader
 
 SIZES = {"1k": 1 << 10, "32k": 1 << 15, "256k": 1 << 18}
 NUM_PASSES = 15

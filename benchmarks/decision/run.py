@@ -16,11 +16,11 @@ import json
 import random
 import time
 
-from hypertier.router.addresses import Address
-from hypertier.router.cache_sizes import CacheSizes, Reading
-from hypertier.router.kv_events import Stored, chain
-from hypertier.router.openai import BLOCK_ENDS, InferenceRequest
-from hypertier.router.replicas import ReplicaSet
+from hypertier.router.api.openai import BLOCK_ENDS, InferenceRequest
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.kv.kv_events import Stored, chain
+from hypertier.router.replicas.cache_sizes import CacheSizes, Reading
+from hypertier.router.replicas.replicas import ReplicaSet
 from hypertier.router.strategies import Strategy, build
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.kvaware import KvAware

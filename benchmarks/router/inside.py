@@ -32,14 +32,15 @@ import uvloop
 from features import access_flags
 from load import Bodies
 
-from hypertier.router import compiled, news
-from hypertier.router.addresses import parse_replica
+from hypertier.router import compiled
 from hypertier.router.app import Router
-from hypertier.router.connection import accepted
-from hypertier.router.peers import Incoming, Outgoing
+from hypertier.router.discovery.addresses import parse_replica
+from hypertier.router.http.connection import accepted
+from hypertier.router.http.upstream import Upstream
+from hypertier.router.peers import news
+from hypertier.router.peers.peers import Incoming, Outgoing
+from hypertier.router.peers.sharing import Shared
 from hypertier.router.settings import RouterSettings
-from hypertier.router.sharing import Shared
-from hypertier.router.upstream import Upstream
 
 # name: body bytes, mode, requests in a batch
 CASES = {

@@ -25,13 +25,13 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from hypertier.router.addresses import Address
+from hypertier.router.api.openai import BLOCK_ENDS, InferenceRequest
 from hypertier.router.app import Router
-from hypertier.router.cache_sizes import Reading
-from hypertier.router.health import Health
-from hypertier.router.kv_events import Stored, chain
-from hypertier.router.openai import BLOCK_ENDS, InferenceRequest
-from hypertier.router.replicas import Replica, State
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.kv.kv_events import Stored, chain
+from hypertier.router.replicas.cache_sizes import Reading
+from hypertier.router.replicas.health import Health
+from hypertier.router.replicas.replicas import Replica, State
 from hypertier.router.settings import RouterSettings
 from hypertier.router.strategies.by_score import Choice
 

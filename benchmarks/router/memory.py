@@ -25,7 +25,7 @@ from load import SYSTEM_SHARE
 from peers import Peer, hypertier
 from run import engines, free_port, load, router, rss_mib
 
-from hypertier.router.openai import BLOCK_ENDS
+from hypertier.router.api.openai import BLOCK_ENDS
 
 NUM_PREFIXES = 1_000_000
 NUM_REQUESTS, NUM_PARTS = 200_000, 4

@@ -15,7 +15,7 @@ from cells import RECORDED, TRACE_VARIABLE, Cell, traffic
 from peers import OURS, Build
 
 import hypertier.simulation
-from hypertier.router.peers import BATCH_SECONDS
+from hypertier.router.peers.peers import BATCH_SECONDS
 from hypertier.simulation.cluster import simulate
 from hypertier.simulation.report import Summary, summarize
 

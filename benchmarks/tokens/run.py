@@ -16,8 +16,8 @@ import random
 import threading
 import time
 
-from hypertier.router import tokens
-from hypertier.router.openai import BLOCK_ENDS, Prompt, prompt_start
+from hypertier.router.api.openai import BLOCK_ENDS, Prompt, prompt_start
+from hypertier.router.kv import tokens
 
 PATH = b"/v1/chat/completions"
 WORDS = "the quick brown fox jumps over a lazy dog and some more words of this language"

@@ -12,7 +12,7 @@ from aws_cdk import aws_ec2 as ec2
 from fakes_scaling import gpu_cluster, scaling_on
 from fakes_templates import new_stack, properties, template_of
 
-from hypertier.router.counts import FIRST_BYTE_SECONDS
+from hypertier.router.telemetry.counts import FIRST_BYTE_SECONDS
 from hypertier_cdk import CacheStore, EndpointAlarms
 from hypertier_cdk.runbooks import PAGE
 

@@ -27,10 +27,11 @@ with atheris.instrument_imports(include=["hypertier"]):
     from fakes_upstream import Carried, Pipe
 
     from hypertier.errors import KvEventError
-    from hypertier.router import chunks, kv_events, plain
-    from hypertier.router.addresses import Address
-    from hypertier.router.replicas import ReplicaSet
-    from hypertier.router.upstream import Upstream
+    from hypertier.router.discovery.addresses import Address
+    from hypertier.router.http import chunks, plain
+    from hypertier.router.http.upstream import Upstream
+    from hypertier.router.kv import kv_events
+    from hypertier.router.replicas.replicas import ReplicaSet
 
 SOURCES = Path(__file__).parents[2] / "runtime" / "hypertier" / "router"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -14,10 +14,10 @@ from fakes_requests import AMBIGUOUS, CHUNKED, head
 from seeds import plant
 
 with atheris.instrument_imports(include=["hypertier"]):
-    from hypertier.router import openai
-    from hypertier.router.heads import request_head
-    from hypertier.router.plain import read_answer
-    from hypertier.router.wire import BodyBudget, RequestReader
+    from hypertier.router.api import openai
+    from hypertier.router.http.heads import request_head
+    from hypertier.router.http.plain import read_answer
+    from hypertier.router.http.wire import BodyBudget, RequestReader
 
 
 CHAT = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hypertier.exporter.discovery import Discover
-    from hypertier.router.tls import EngineTls
+    from hypertier.router.http.tls import EngineTls
 
 MAX_INTERVAL_SECONDS = 86_400
 ENDPOINT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
@@ -195,8 +195,8 @@ def engine_tls(
     Raises:
         ConfigError: a file that can't be used, half a pair, or something beside no --replica-ca.
     """
+    from hypertier.router.http.tls import EngineTls
     from hypertier.router.settings import check_engine_tls
-    from hypertier.router.tls import EngineTls
 
     check_engine_tls(ca, cert, key, server_name)
     return None if ca is None else EngineTls(ca, cert=cert, key=key, server_name=server_name)

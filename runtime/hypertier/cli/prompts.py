@@ -99,9 +99,9 @@ def tokenized(asked: Asked) -> PromptTokens:
         MissingPackageError: the router's part of hypertier is not installed.
     """
     try:
-        from hypertier.router import tokens
-        from hypertier.router.addresses import Address
-        from hypertier.router.openai import Prompt
+        from hypertier.router.api.openai import Prompt
+        from hypertier.router.discovery.addresses import Address
+        from hypertier.router.kv import tokens
         from hypertier.tier.block_hashes import Adapter
         from hypertier.tier.prefix import PromptTokens
     except ImportError as error:

@@ -475,7 +475,7 @@ def command(
         health_timeout_seconds=health_timeout,
     )
     try:
-        from hypertier.router.running import run
+        from hypertier.router.process.running import run
         from hypertier.router.workers.supervisor import run as run_workers
     except ModuleNotFoundError as error:
         from hypertier.errors import MissingPackageError

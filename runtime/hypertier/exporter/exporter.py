@@ -18,7 +18,7 @@ from hypertier.exporter.routers import RouterScrape, parse_router, router_data
 from hypertier.exporter.scrape import Scrape, fetch_metrics, parse_metrics
 from hypertier.exporter.series import DataPoint, endpoint_data, missing_names
 from hypertier.exporter.warmth import Warmth
-from hypertier.router.tls import EngineTls
+from hypertier.router.http.tls import EngineTls
 
 MAX_PARALLEL_SCRAPES = 32
 NUM_LATE_INTERVALS = 3

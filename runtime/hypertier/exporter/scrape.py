@@ -17,9 +17,9 @@ from hypertier.exporter.metrics import (
     VLLM_METRICS,
 )
 from hypertier.http_client import ask_url, exchange
-from hypertier.router.cache_sizes import read
-from hypertier.router.tls import EngineTls
-from hypertier.router.tls import connection as engine_connection
+from hypertier.router.http.tls import EngineTls
+from hypertier.router.http.tls import connection as engine_connection
+from hypertier.router.replicas.cache_sizes import read
 
 try:
     from prometheus_client.parser import text_string_to_metric_families

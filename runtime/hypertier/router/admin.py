@@ -6,10 +6,10 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import parse_qs
 
-from hypertier.router.connection import ClientConnection
+from hypertier.router.api.openai import Refusal
 from hypertier.router.front import Front
-from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
+from hypertier.router.http.connection import ClientConnection
+from hypertier.router.http.heads import Request
 
 
 def is_loopback(address: str) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from hypertier.router.heads import Request
-from hypertier.router.openai import InferenceRequest, Refusal
+from hypertier.router.api.openai import InferenceRequest, Refusal
+from hypertier.router.http.heads import Request
 
 
 class Slot(Protocol):

@@ -14,7 +14,10 @@ from typing import Any
 from hypertier.router import compiled
 from hypertier.router.access import build as access
 from hypertier.router.access.metrics import AccessMetrics
-from hypertier.router.addresses import (
+from hypertier.router.admin import Admin, is_loopback
+from hypertier.router.admission import Admission
+from hypertier.router.capture.capture import Capture, CaptureCounts
+from hypertier.router.discovery.addresses import (
     Address,
     Service,
     parse_discover,
@@ -22,24 +25,42 @@ from hypertier.router.addresses import (
     parse_peers,
     parse_replica,
 )
-from hypertier.router.admin import Admin, is_loopback
-from hypertier.router.admission import Admission
-from hypertier.router.asked import ended
-from hypertier.router.busy_polling import BusyPolling
-from hypertier.router.cache_metrics import KvCounts, SizeCounts
-from hypertier.router.cache_sizes import CacheSizes
-from hypertier.router.canary import Canaries
-from hypertier.router.capture.capture import Capture, CaptureCounts
-from hypertier.router.connection import accepted
-from hypertier.router.discovery import discover
+from hypertier.router.discovery.discovery import discover
 from hypertier.router.front import Front
-from hypertier.router.gathering import Gathering, waker
 from hypertier.router.guardrail import Guard, GuardCounts
-from hypertier.router.health import HealthChecks
 from hypertier.router.holding import HoldCounts, Holding
-from hypertier.router.kv_streams import KvStreams
-from hypertier.router.listening import HANDSHAKE_SECONDS, Listener, Sockets
-from hypertier.router.metrics import (
+from hypertier.router.http.connection import accepted
+from hypertier.router.http.gathering import Gathering, waker
+from hypertier.router.http.listening import HANDSHAKE_SECONDS, Listener, Sockets
+from hypertier.router.http.tls import tls_of
+from hypertier.router.kv.kv_streams import KvStreams
+from hypertier.router.kv.verifying import Verifier
+from hypertier.router.migration.migration import Migration, MigrationCounts
+from hypertier.router.peers.peers import Peers
+from hypertier.router.peers.sharing import Shared, Sides
+from hypertier.router.picking import Picker
+from hypertier.router.prefill.prefill_side import PrefillSide
+from hypertier.router.process.asked import ended
+from hypertier.router.process.busy_polling import BusyPolling
+from hypertier.router.process.own_limits import OwnLimits
+from hypertier.router.process.stamps import Complaint
+from hypertier.router.proxy import Proxy
+from hypertier.router.replicas.cache_sizes import CacheSizes
+from hypertier.router.replicas.health import HealthChecks
+from hypertier.router.replicas.model_reading import ModelReading
+from hypertier.router.replicas.models import Models
+from hypertier.router.replicas.outliers import Outliers, RetryBudget
+from hypertier.router.replicas.replicas import Listed, Replica, ReplicaSet, State
+from hypertier.router.replicas.sizing import Sizing
+from hypertier.router.routes.canary import Canaries
+from hypertier.router.routes.route_file import RouteFile
+from hypertier.router.routes.routes import Routes
+from hypertier.router.settings import RouterSettings, parse_alias
+from hypertier.router.strategies import Strategy, build
+from hypertier.router.strategies.kvaware import KvAware
+from hypertier.router.strategies.switching import Switching
+from hypertier.router.telemetry.cache_metrics import KvCounts, SizeCounts
+from hypertier.router.telemetry.metrics import (
     Discoveries,
     FailureCounts,
     Metrics,
@@ -50,28 +71,7 @@ from hypertier.router.metrics import (
     RouteCounts,
     TlsCounts,
 )
-from hypertier.router.migration import Migration, MigrationCounts
-from hypertier.router.model_reading import ModelReading
-from hypertier.router.models import Models
-from hypertier.router.outliers import Outliers, RetryBudget
-from hypertier.router.own_limits import OwnLimits
-from hypertier.router.peers import Peers
-from hypertier.router.picking import Picker
-from hypertier.router.prefill_side import PrefillSide
-from hypertier.router.proxy import Proxy
-from hypertier.router.replicas import Listed, Replica, ReplicaSet, State
-from hypertier.router.route_file import RouteFile
-from hypertier.router.routes import Routes
-from hypertier.router.settings import RouterSettings, parse_alias
-from hypertier.router.sharing import Shared, Sides
-from hypertier.router.sizing import Sizing
-from hypertier.router.stamps import Complaint
-from hypertier.router.strategies import Strategy, build
-from hypertier.router.strategies.kvaware import KvAware
-from hypertier.router.strategies.switching import Switching
-from hypertier.router.tls import tls_of
-from hypertier.router.tracing import Tracing
-from hypertier.router.verifying import Verifier
+from hypertier.router.telemetry.tracing import Tracing
 
 log = logging.getLogger("hypertier.router")
 

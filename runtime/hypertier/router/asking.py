@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 
-from hypertier.router import openai
-from hypertier.router.canary import Canaries
-from hypertier.router.heads import Request
-from hypertier.router.models import Models, form_model, model_in_path, model_in_query, with_model_in_path
-from hypertier.router.openai import InferenceRequest
-from hypertier.router.routes import STRATEGY_HEADER, Route, Routes
+from hypertier.router.api import openai
+from hypertier.router.api.openai import InferenceRequest
+from hypertier.router.http.heads import Request
+from hypertier.router.replicas.models import (
+    Models,
+    form_model,
+    model_in_path,
+    model_in_query,
+    with_model_in_path,
+)
+from hypertier.router.routes.canary import Canaries
+from hypertier.router.routes.routes import STRATEGY_HEADER, Route, Routes
 from hypertier.router.settings import RouterSettings
 
 

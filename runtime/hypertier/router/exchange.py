@@ -9,20 +9,20 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final, cast
 
 from hypertier.router.admission import Admitted
-from hypertier.router.decisions import MAX_NAME_BYTES, BrokeOff, Decision, Prefilled, weigh
-from hypertier.router.decrypting import Decrypting
-from hypertier.router.event_stream import Chunks, is_chunked, without_chunks
-from hypertier.router.heads import request_head
+from hypertier.router.api.openai import Refusal
 from hypertier.router.holding import Place
-from hypertier.router.openai import Refusal
-from hypertier.router.own_limits import limit_of
-from hypertier.router.plain import ResponseHead
+from hypertier.router.http.decrypting import Decrypting
+from hypertier.router.http.event_stream import Chunks, is_chunked, without_chunks
+from hypertier.router.http.heads import request_head
+from hypertier.router.http.plain import ResponseHead
+from hypertier.router.http.upstream import Upstream
+from hypertier.router.process.own_limits import limit_of
 from hypertier.router.proxy import Client, Proxy
-from hypertier.router.replicas import Replica
-from hypertier.router.routes import STRATEGY_HEADER
+from hypertier.router.replicas.replicas import Replica
+from hypertier.router.routes.routes import STRATEGY_HEADER
 from hypertier.router.strategies.by_score import Choice
-from hypertier.router.tracing import Trace
-from hypertier.router.upstream import Upstream
+from hypertier.router.telemetry.decisions import MAX_NAME_BYTES, BrokeOff, Decision, Prefilled, weigh
+from hypertier.router.telemetry.tracing import Trace
 
 # Of an engine that has not begun, or can't; 0 is a failure without a status.
 RETRIED_STATUSES: Final = frozenset({0, 502, 503, 504})

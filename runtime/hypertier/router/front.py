@@ -13,34 +13,35 @@ from functools import partial
 from itertools import count
 from typing import cast
 
-from hypertier.router import migratable, openai
 from hypertier.router.admission import Admission, Admitted, Arrival, Grant
+from hypertier.router.api import openai
+from hypertier.router.api.openai import InferenceRequest, Refusal
+from hypertier.router.api.responses import PATH as RESPONSES_PATH
+from hypertier.router.api.responses import ResponseHolders, ResponsesExchange
 from hypertier.router.asking import Asking
 from hypertier.router.bounds import MAX_SECONDS
 from hypertier.router.capture.capture import Capture
-from hypertier.router.connection import ClientConnection, Pending
-from hypertier.router.continuation import PATHS as STREAM_PATHS
-from hypertier.router.decisions import Prefilled, weigh
 from hypertier.router.exchange import Exchange
-from hypertier.router.heads import Request
-from hypertier.router.metrics import CONTENT_TYPE, Metrics
-from hypertier.router.migration import Migration
-from hypertier.router.models import (
+from hypertier.router.http.connection import ClientConnection, Pending
+from hypertier.router.http.heads import Request
+from hypertier.router.http.tunnel import Tunnel
+from hypertier.router.http.wire import BodyBudget
+from hypertier.router.migration import migratable
+from hypertier.router.migration.continuation import PATHS as STREAM_PATHS
+from hypertier.router.migration.migration import Migration
+from hypertier.router.prefill.prefill import Leg, Prefillers
+from hypertier.router.proxy import Client, Proxy
+from hypertier.router.replicas.models import (
     LIST_PATH,
     Models,
     model_in_path,
 )
-from hypertier.router.openai import InferenceRequest, Refusal
-from hypertier.router.prefill import Leg, Prefillers
-from hypertier.router.proxy import Client, Proxy
-from hypertier.router.replicas import ReplicaSet
-from hypertier.router.responses import PATH as RESPONSES_PATH
-from hypertier.router.responses import ResponseHolders, ResponsesExchange
+from hypertier.router.replicas.replicas import ReplicaSet
+from hypertier.router.routes.shadow import ShadowClient, Shadows
 from hypertier.router.settings import RouterSettings
-from hypertier.router.shadow import ShadowClient, Shadows
-from hypertier.router.tracing import Tracing
-from hypertier.router.tunnel import Tunnel
-from hypertier.router.wire import BodyBudget
+from hypertier.router.telemetry.decisions import Prefilled, weigh
+from hypertier.router.telemetry.metrics import CONTENT_TYPE, Metrics
+from hypertier.router.telemetry.tracing import Tracing
 
 log = logging.getLogger("hypertier.router")
 

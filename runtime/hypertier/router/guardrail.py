@@ -19,11 +19,11 @@ from prometheus_client.registry import Collector
 
 from hypertier.errors import HttpError
 from hypertier.router.admission import Admission, Arrival, Grant
-from hypertier.router.engine_http import ask
-from hypertier.router.families import counter
-from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
+from hypertier.router.api.openai import Refusal
+from hypertier.router.http.engine_http import ask
+from hypertier.router.http.heads import Request
 from hypertier.router.settings import Guardrail
+from hypertier.router.telemetry.families import counter
 
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_REASON = 500

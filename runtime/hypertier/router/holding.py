@@ -17,9 +17,9 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from hypertier.router.families import counter
-from hypertier.router.openai import Refusal
-from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.api.openai import Refusal
+from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
+from hypertier.router.telemetry.families import counter
 
 log = logging.getLogger("hypertier.router")
 

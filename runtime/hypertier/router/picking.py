@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 
-from hypertier.router.models import Models
-from hypertier.router.openai import InferenceRequest
-from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.api.openai import InferenceRequest
+from hypertier.router.replicas.models import Models
+from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies import Strategy
 from hypertier.router.strategies.by_score import Choice
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from hypertier.router.counts import RequestCounts
-from hypertier.router.decisions import Decisions
-from hypertier.router.gathering import Gathering
+from hypertier.router.api.openai import Refusal
 from hypertier.router.holding import Holding
-from hypertier.router.openai import Refusal
-from hypertier.router.outliers import Outliers, RetryBudget
-from hypertier.router.own_limits import OwnLimits
+from hypertier.router.http.gathering import Gathering
 from hypertier.router.picking import Picker
-from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.process.own_limits import OwnLimits
+from hypertier.router.replicas.outliers import Outliers, RetryBudget
+from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
+from hypertier.router.telemetry.counts import RequestCounts
+from hypertier.router.telemetry.decisions import Decisions
 
 
 class Client(Protocol):

@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 
 from hypertier.errors import ConfigError
-from hypertier.router.addresses import (
+from hypertier.router.bounds import check_numbers
+from hypertier.router.capture.settings import MODES, CaptureSettings
+from hypertier.router.discovery.addresses import (
     Address,
     parse_discover,
     parse_guardrail,
@@ -18,8 +20,6 @@ from hypertier.router.addresses import (
     parse_prefill_replica,
     parse_replica,
 )
-from hypertier.router.bounds import check_numbers
-from hypertier.router.capture.settings import MODES, CaptureSettings
 
 STRATEGIES = ("roundrobin", "prefixaware", "session", "kvaware")
 BY_PROMPT = ("prefixaware", "kvaware")

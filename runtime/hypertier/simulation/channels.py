@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from hypertier.router.peers import BATCH_SECONDS, MAX_RETRY_SECONDS, SILENT_SECONDS
+from hypertier.router.peers.peers import BATCH_SECONDS, MAX_RETRY_SECONDS, SILENT_SECONDS
 
 NETWORK_SECONDS = 0.003
 """From one router's write to another's read, with two event loops that are busy; an assumption."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from hypertier.router.peers import BATCH_SECONDS
+from hypertier.router.peers.peers import BATCH_SECONDS
 from hypertier.simulation.channels import NETWORK_SECONDS, Channels, Speaker
 from hypertier.simulation.engine import Engine, EngineProfile, Job, SharedStore
 from hypertier.simulation.policy import Policy, Prompt, Scrape, World

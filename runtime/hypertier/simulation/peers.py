@@ -12,7 +12,7 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 
-from hypertier.router.holders import members
+from hypertier.router.kv.holders import members
 from hypertier.simulation.policy import Policy, Prompt, Tracking, World
 from hypertier.simulation.trace import BLOCK_TOKENS
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from hypertier.router.holders import Holders, members
+from hypertier.router.kv.holders import Holders, members
 from hypertier.simulation.trace import BLOCK_TOKENS
 
 

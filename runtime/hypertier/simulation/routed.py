@@ -5,19 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from hypertier.router.addresses import Address
-from hypertier.router.cache_sizes import CacheSizes, Reading
-from hypertier.router.kv_events import Removed, Stored, chain
-from hypertier.router.metrics import PeerCounts
-from hypertier.router.news import Reader
-from hypertier.router.openai import BLOCK_ENDS, InferenceRequest
+from hypertier.router.api.openai import BLOCK_ENDS, InferenceRequest
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.kv.kv_events import Removed, Stored, chain
+from hypertier.router.peers.news import Reader
+from hypertier.router.peers.sharing import Shared
 from hypertier.router.picking import Picker
-from hypertier.router.replicas import ReplicaSet
+from hypertier.router.replicas.cache_sizes import CacheSizes, Reading
+from hypertier.router.replicas.replicas import ReplicaSet
+from hypertier.router.replicas.sizing import READ_SECONDS
 from hypertier.router.settings import RouterSettings
-from hypertier.router.sharing import Shared
-from hypertier.router.sizing import READ_SECONDS
 from hypertier.router.strategies import build
 from hypertier.router.strategies.kvaware import KvAware
+from hypertier.router.telemetry.metrics import PeerCounts
 from hypertier.simulation.policy import Prompt, World
 from hypertier.simulation.trace import BLOCK_TOKENS
 

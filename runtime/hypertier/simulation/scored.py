@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypertier.router.scoring import Scoring
+from hypertier.router.strategies.scoring import Scoring
 from hypertier.simulation.policy import Prompt, Tracking, World
 from hypertier.simulation.trace import BLOCK_TOKENS
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from hypertier import http_client
 from hypertier.errors import ConfigError, HttpError
-from hypertier.router.tls import EngineTls, connection
+from hypertier.router.http.tls import EngineTls, connection
 
 TIMEOUT_SECONDS = 10.0
 MAX_ANSWER_BYTES = 2**20

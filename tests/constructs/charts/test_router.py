@@ -49,7 +49,9 @@ def test_the_router_reads_its_arguments_as_the_settings_they_were_made_of(
 ) -> None:
     wanted = deployment({"spec.intelligentRoutingSpec.routingStrategy": strategy})
     read: list[RouterSettings] = []
-    monkeypatch.setattr("hypertier.router.running.run", lambda settings, started: read.append(settings))
+    monkeypatch.setattr(
+        "hypertier.router.process.running.run", lambda settings, started: read.append(settings)
+    )
 
     result = CliRunner().invoke(router.command, container_of(wanted, "router")["args"])
 

@@ -22,7 +22,7 @@ from hypertier.exporter.metrics import (
     VLLM_METRICS,
 )
 from hypertier.exporter.scrape import fetch_metrics, parse_metrics
-from hypertier.router.tls import EngineTls
+from hypertier.router.http.tls import EngineTls
 
 
 def test_engines_that_ask_who_calls_are_read_by_tls(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from hypertier.lab.processes import is_alive
 from hypertier.lab.running import lab_directory, stop_lab
 from hypertier.lab.simulated.settings import KV_BYTES_PER_TOKEN
 from hypertier.lab.state import load_state
-from hypertier.router.routes import parse
+from hypertier.router.routes.routes import parse
 from hypertier.workload import Workload
 
 pytestmark = pytest.mark.cli

@@ -11,7 +11,7 @@ from fakes_engine import FakeEngine, RawClient, get, post, run_loop
 from fakes_router import routed
 
 from hypertier.router.admin import Admin, is_loopback
-from hypertier.router.connection import ClientConnection
+from hypertier.router.http.connection import ClientConnection
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])

@@ -9,8 +9,8 @@ from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, ge
 from fakes_router import routed
 
 from hypertier.router.admission import Arrival, Grant
-from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
+from hypertier.router.api.openai import Refusal
+from hypertier.router.http.heads import Request
 
 CHAT = b"/v1/chat/completions"
 BODY = b'{"model": "m"}'

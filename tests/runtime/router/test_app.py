@@ -14,7 +14,7 @@ from fakes_router import routed
 
 from hypertier.errors import ConfigError
 from hypertier.router.app import Router
-from hypertier.router.running import serve
+from hypertier.router.process.running import serve
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"

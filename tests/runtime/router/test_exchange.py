@@ -28,9 +28,9 @@ from fakes_router import routed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypertier.router.connection import MAX_AHEAD_BYTES
 from hypertier.router.exchange import END_BYTES, keep_end
-from hypertier.router.replicas import State
+from hypertier.router.http.connection import MAX_AHEAD_BYTES
+from hypertier.router.replicas.replicas import State
 from hypertier.router.strategies import Strategy
 
 CHAT = b"/v1/chat/completions"

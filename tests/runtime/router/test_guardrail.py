@@ -12,9 +12,9 @@ from fakes_router import routed
 
 from hypertier.errors import ConfigError
 from hypertier.router.admission import Arrival, Grant
+from hypertier.router.api.openai import Refusal
 from hypertier.router.app import Router
 from hypertier.router.guardrail import MAX_REASON, read_answer
-from hypertier.router.openai import Refusal
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"

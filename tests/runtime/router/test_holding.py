@@ -12,11 +12,11 @@ from fakes_engine import Answer, FakeEngine, RawClient, eventually, get, post, r
 from fakes_router import routed
 
 from hypertier.errors import ConfigError
-from hypertier.router.addresses import Address
+from hypertier.router.api.openai import Refusal
 from hypertier.router.app import Router
+from hypertier.router.discovery.addresses import Address
 from hypertier.router.holding import Holding
-from hypertier.router.openai import Refusal
-from hypertier.router.replicas import ReplicaSet, State
+from hypertier.router.replicas.replicas import ReplicaSet, State
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"

@@ -11,8 +11,8 @@ import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, get, post, run_loop
 from fakes_router import routed
 
-from hypertier.router.addresses import Address
-from hypertier.router.health import Health, check
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.replicas.health import Health, check
 
 CHAT = b"/v1/chat/completions"
 DEEP = 20_000

@@ -15,7 +15,7 @@ from fakes_tls import Authority
 
 from hypertier.router.access import keys
 from hypertier.router.app import Router
-from hypertier.router.tls import Certificate
+from hypertier.router.http.tls import Certificate
 
 CERT, KEY = "tls.crt", "tls.key"
 

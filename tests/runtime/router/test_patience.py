@@ -6,7 +6,7 @@ import pytest
 from fakes_connection import AtOnce, Transport
 from fakes_engine import get, post
 
-from hypertier.router.connection import LINGER_TICKS, MAX_LINGER_BYTES, NEW_TICKS, ClientConnection
+from hypertier.router.http.connection import LINGER_TICKS, MAX_LINGER_BYTES, NEW_TICKS, ClientConnection
 
 READ, IDLE, RESPONSE = 10, 20, 40
 MALFORMED = b"GET / HTTP/1.1\r\nHost : a\r\n\r\n"

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from fakes_router import Traffic, healthy_replicas
 
-from hypertier.router.openai import InferenceRequest
+from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.picking import Picker
-from hypertier.router.replicas import State
+from hypertier.router.replicas.replicas import State
 from hypertier.router.settings import STRATEGIES
 from hypertier.router.strategies.roundrobin import RoundRobin
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hypertier.errors import ConfigError
-from hypertier.router.addresses import Address, parse_replica
+from hypertier.router.discovery.addresses import Address, parse_replica
 from hypertier.router.settings import RouterSettings
 
 ENGINE = "http://10.0.0.5:8000"

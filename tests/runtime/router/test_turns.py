@@ -10,8 +10,8 @@ from fakes_engine import FakeEngine, RawClient, get, run_loop
 from fakes_requests import HOST
 from fakes_router import routed
 
-from hypertier.router.connection import MAX_IN_A_TURN, ClientConnection
-from hypertier.router.wire import MAX_READY, BodyBudget, RequestReader
+from hypertier.router.http.connection import MAX_IN_A_TURN, ClientConnection
+from hypertier.router.http.wire import MAX_READY, BodyBudget, RequestReader
 
 NUM_REQUESTS = 1000
 PLAIN = b"GET /%d HTTP/1.1\r\n" + HOST + b"\r\n"

@@ -221,6 +221,6 @@ def test_a_peer_is_run_again_where_its_own_code_changes_and_not_where_the_router
 
     assert any(path.endswith("simulation/peers.py") for path in of_peer)
     assert any(path.endswith("simulation/engine.py") for path in of_peer)
-    assert not any(path.endswith("router/scoring.py") for path in of_peer)
-    assert {path for path in of_ours if path.endswith("router/scoring.py")}
+    assert not any(path.endswith("router/strategies/scoring.py") for path in of_peer)
+    assert {path for path in of_ours if path.endswith("router/strategies/scoring.py")}
     assert {path for path in of_ours if path.endswith("simulation/engine.py")}

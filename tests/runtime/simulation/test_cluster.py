@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hypertier.router import holders, loads, prefill_times, scoring
+from hypertier.router.kv import holders
+from hypertier.router.strategies import loads, prefill_times, scoring
 from hypertier.simulation import peers, policy, scored
 from hypertier.simulation.catalog import SCORING
 from hypertier.simulation.catalog import policy as policy_of

@@ -8,7 +8,7 @@ import pytest
 
 from hypertier.cli import capture_trace
 from hypertier.cli.simulate import FORMATS, command
-from hypertier.router import loads, prefill_times, scoring
+from hypertier.router.strategies import loads, prefill_times, scoring
 from hypertier.simulation.catalog import ROUTED, SCORING
 from hypertier.simulation.peers import PEERS
 from hypertier.simulation.workloads import WORKLOADS

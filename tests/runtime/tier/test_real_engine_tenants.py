@@ -10,8 +10,8 @@ from fakes_kv_publisher import two_free_ports
 from fakes_tier import RealValkey, eventually
 from fakes_tier_engine import Engine, EngineHost
 
-from hypertier.router.kv_events import Removed, Stored, decode
-from hypertier.router.kv_index import KvIndex
+from hypertier.router.kv.kv_events import Removed, Stored, decode
+from hypertier.router.kv.kv_index import KvIndex
 from hypertier.tier.names import parse_entry_name
 from hypertier.tier.tenants import tenant_tag
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypertier.errors import MissingPackageError
 from hypertier.router.access.files import AccessFiles, AccessWatch
 from hypertier.router.access.gate import AccessGate
-from hypertier.router.models import Models
-from hypertier.router.replicas import ReplicaSet
+from hypertier.router.replicas.models import Models
+from hypertier.router.replicas.replicas import ReplicaSet
 from hypertier.router.settings import RouterSettings
 from hypertier.spec.access import Jwt
 

@@ -19,7 +19,7 @@ from hypertier.router.access import keys
 from hypertier.router.access.gate import AccessGate
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.salt import SALT_KEY_BYTES
-from hypertier.router.stamps import Complaint, stamp, was_unread
+from hypertier.router.process.stamps import Complaint, stamp, was_unread
 from hypertier.spec.access import Access, Jwt, load_access
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from hypertier.router.access.pools import Pools, call_soon
 from hypertier.router.access.queue import Waits
 from hypertier.router.access.tenants import Tenant, Tenants
 from hypertier.router.admission import Arrival, Grant
+from hypertier.router.api.openai import Refusal
 from hypertier.router.front import deadline_of
-from hypertier.router.heads import Request
-from hypertier.router.models import Models
-from hypertier.router.openai import Refusal
-from hypertier.router.replicas import ReplicaSet
+from hypertier.router.http.heads import Request
+from hypertier.router.replicas.models import Models
+from hypertier.router.replicas.replicas import ReplicaSet
 from hypertier.spec.access import Access
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.verdict import Rejected
-from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
+from hypertier.router.api.openai import Refusal
+from hypertier.router.http.heads import Request
 
 if TYPE_CHECKING:  # it brings a library of cryptography, which a router without JWTs needs not
     from hypertier.router.access.jwt import JwtVerifier

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from hypertier.router.openai import MAX_FRONT_BYTES, Refusal, front_of
+from hypertier.router.api.openai import MAX_FRONT_BYTES, Refusal, front_of
 from hypertier.spec.access import TenantDefault
 
 BYTES_PER_TOKEN = 4

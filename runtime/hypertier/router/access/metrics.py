@@ -12,7 +12,7 @@ from prometheus_client.utils import floatToGoString
 
 from hypertier.router.access.counts import WAIT_SECONDS, AccessCounts
 from hypertier.router.access.tenants import Tenants
-from hypertier.router.families import counter, gauge
+from hypertier.router.telemetry.families import counter, gauge
 
 
 class AccessMetrics(Collector):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeVar
 
 from hypertier.router.access.pool import Account, Pool, Turn
-from hypertier.router.heads import Request
-from hypertier.router.models import Models, asked_model
-from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.http.heads import Request
+from hypertier.router.replicas.models import Models, asked_model
+from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 
 T = TypeVar("T")
 

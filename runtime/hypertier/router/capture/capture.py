@@ -19,14 +19,14 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from hypertier.router.admission import Grant
+from hypertier.router.api.openai import Refusal
 from hypertier.router.capture.records import Record, line_of
 from hypertier.router.capture.settings import INPUT, MIB, OUTPUT, CaptureSettings
 from hypertier.router.capture.spool import Spool
-from hypertier.router.families import counter
-from hypertier.router.heads import Request
-from hypertier.router.openai import Refusal
+from hypertier.router.http.heads import Request
+from hypertier.router.process.stamps import Complaint
 from hypertier.router.proxy import Client
-from hypertier.router.stamps import Complaint
+from hypertier.router.telemetry.families import counter
 
 log = logging.getLogger("hypertier.router")
 

@@ -9,9 +9,9 @@ from hypertier.router import compiled
 
 __path__ = compiled.path(__path__, "strategies")
 
-from hypertier.router.cache_sizes import CacheSizes
-from hypertier.router.openai import InferenceRequest
-from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.api.openai import InferenceRequest
+from hypertier.router.replicas.cache_sizes import CacheSizes
+from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.kvaware import KvAware
 from hypertier.router.strategies.prefixaware import PrefixAware

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from operator import attrgetter
 
-from hypertier.router.openai import InferenceRequest
-from hypertier.router.replicas import Replica
+from hypertier.router.api.openai import InferenceRequest
+from hypertier.router.replicas.replicas import Replica
 
 last_picked = attrgetter("last_picked")
 

@@ -11,25 +11,25 @@ from functools import partial
 from typing import ClassVar
 
 from hypertier.errors import KvEventError, TokenizeError
-from hypertier.router import tokens
-from hypertier.router.cache_sizes import CacheSizes
-from hypertier.router.holders import most_of
-from hypertier.router.kv_events import Event
-from hypertier.router.kv_index import KvIndex
-from hypertier.router.loads import Sent
-from hypertier.router.models import MAX_MODELS
-from hypertier.router.openai import (
+from hypertier.router.api.openai import (
     MAX_HASHED_BYTES,
     InferenceRequest,
     Prompt,
     likely_bytes,
     prefix_bytes,
 )
-from hypertier.router.prefixes import Prefixes
-from hypertier.router.replicas import Replica, ReplicaSet
+from hypertier.router.kv import tokens
+from hypertier.router.kv.holders import most_of
+from hypertier.router.kv.kv_events import Event
+from hypertier.router.kv.kv_index import KvIndex
+from hypertier.router.kv.tokens import Links
+from hypertier.router.replicas.cache_sizes import CacheSizes
+from hypertier.router.replicas.models import MAX_MODELS
+from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.loads import Sent
 from hypertier.router.strategies.prefixaware import OFFSETS, PrefixAware
-from hypertier.router.tokens import Links
+from hypertier.router.strategies.prefixes import Prefixes
 
 log = logging.getLogger("hypertier.router")
 

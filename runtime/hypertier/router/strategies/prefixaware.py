@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Sequence
 from heapq import heappop, heappush
 from typing import ClassVar
 
-from hypertier.router.cache_sizes import CacheSizes
-from hypertier.router.loads import Sent
-from hypertier.router.openai import BLOCK_ENDS, InferenceRequest, likely_bytes, prefix_bytes
-from hypertier.router.prefixes import Prefixes
-from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.scoring import Scoring
+from hypertier.router.api.openai import BLOCK_ENDS, InferenceRequest, likely_bytes, prefix_bytes
+from hypertier.router.replicas.cache_sizes import CacheSizes
+from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.loads import Sent
+from hypertier.router.strategies.prefixes import Prefixes
+from hypertier.router.strategies.scoring import Scoring
 
 OFFSETS = (0, *BLOCK_ENDS)
 """Bytes before each block."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from hypertier.router.openai import InferenceRequest
-from hypertier.router.replicas import Replica
+from hypertier.router.api.openai import InferenceRequest
+from hypertier.router.replicas.replicas import Replica
 from hypertier.router.strategies.by_score import ByLoad, Choice, last_picked
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 
-from hypertier.router.openai import InferenceRequest
-from hypertier.router.replicas import Replica, ReplicaSet, State
-from hypertier.router.ring import Ring
+from hypertier.router.api.openai import InferenceRequest
+from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import ByLoad, Choice
+from hypertier.router.strategies.ring import Ring
 
 # Consistent hashing with bounded loads, https://arxiv.org/abs/1608.01350 (read 2026-12-01): no replica
 # takes more than this times the mean; below MIN_BOUND requests in flight an engine batches them and

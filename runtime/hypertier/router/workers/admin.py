@@ -14,15 +14,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from hypertier.errors import HttpError
-from hypertier.router import openai
 from hypertier.router.admin import is_loopback
-from hypertier.router.connection import ClientConnection, accepted
+from hypertier.router.api import openai
+from hypertier.router.api.openai import Refusal
 from hypertier.router.front import MAX_TOLD
-from hypertier.router.heads import Request
-from hypertier.router.listening import Listener
-from hypertier.router.metrics import CONTENT_TYPE
-from hypertier.router.openai import Refusal
-from hypertier.router.wire import BodyBudget
+from hypertier.router.http.connection import ClientConnection, accepted
+from hypertier.router.http.heads import Request
+from hypertier.router.http.listening import Listener
+from hypertier.router.http.wire import BodyBudget
+from hypertier.router.telemetry.metrics import CONTENT_TYPE
 from hypertier.router.workers import merging
 from hypertier.router.workers.merging import Stage
 

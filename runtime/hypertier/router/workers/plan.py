@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypertier.router.addresses import Address
+from hypertier.router.discovery.addresses import Address
 from hypertier.router.settings import RouterSettings
 
 LOOPBACK = "127.0.0.1"

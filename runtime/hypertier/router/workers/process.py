@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from hypertier.errors import HttpError, WorkerError
-from hypertier.router.addresses import Address
-from hypertier.router.engine_http import ask
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.http.engine_http import ask
 from hypertier.router.settings import RouterSettings
 from hypertier.router.workers.channel import Begin, Channel
 from hypertier.router.workers.plan import LOOPBACK

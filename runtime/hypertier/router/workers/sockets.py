@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from hypertier.errors import ListenError
-from hypertier.router.addresses import Address
+from hypertier.router.discovery.addresses import Address
 
 
 def bind_group(setting: str, address: Address, count: int) -> list[list[socket.socket]]:

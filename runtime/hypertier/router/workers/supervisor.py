@@ -10,9 +10,9 @@ from itertools import count
 from typing import Any
 
 from hypertier.errors import ConfigError, WorkerError
-from hypertier.router.addresses import Address
-from hypertier.router.asked import ended, heard
-from hypertier.router.open_files import allow_all_open_files
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.process.asked import ended, heard
+from hypertier.router.process.open_files import allow_all_open_files
 from hypertier.router.settings import RouterSettings
 from hypertier.router.workers import sockets
 from hypertier.router.workers.admin import WorkersAdmin

@@ -13,8 +13,8 @@ import uvloop
 
 from hypertier.errors import HypertierError
 from hypertier.router.app import Router
-from hypertier.router.listening import Sockets
-from hypertier.router.process_memory import collect_seldom, keep_freed_memory
+from hypertier.router.http.listening import Sockets
+from hypertier.router.process.process_memory import collect_seldom, keep_freed_memory
 from hypertier.router.workers.channel import ALIVE_SECONDS, Begin, Channel
 
 log = logging.getLogger("hypertier.router")

@@ -30,7 +30,7 @@ from hypertier.router.access import keys
 from hypertier.router.admission import Arrival
 from hypertier.router.app import Router
 from hypertier.router.exchange import Exchange
-from hypertier.router.routes import Routes
+from hypertier.router.routes.routes import Routes
 
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
 QUEUE = "access: {queue: {maxInFlightPerReplica: 1, size: 2, timeout: 5s}}\n"

@@ -6,8 +6,8 @@ import pytest
 
 from hypertier.router.access import keys
 from hypertier.router.access.identity import CREDENTIALS, Identity, Unknown, identify, read_headers
-from hypertier.router.heads import Request
-from hypertier.router.wire import BodyBudget, RequestReader
+from hypertier.router.http.heads import Request
+from hypertier.router.http.wire import BodyBudget, RequestReader
 
 KEY, OTHER = "sk-ht-of-acme", "sk-ht-of-zeta"
 JANUARY = 1_798_761_600.0  # 2027-01-01 in UTC

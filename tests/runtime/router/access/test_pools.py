@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypertier.router.access.gate import AccessGate, _Lease
 from hypertier.router.access.pool import Pool
 from hypertier.router.access.pools import components
-from hypertier.router.addresses import Address
 from hypertier.router.admission import Arrival, Grant
-from hypertier.router.heads import Request
-from hypertier.router.models import Models
-from hypertier.router.openai import Refusal
-from hypertier.router.replicas import Replica, ReplicaSet, State
+from hypertier.router.api.openai import Refusal
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.http.heads import Request
+from hypertier.router.replicas.models import Models
+from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 from hypertier.spec.access import Access, Queue
 
 CHAT = b"/v1/chat/completions"

@@ -13,7 +13,7 @@ from fakes_router import routed
 
 from hypertier.router.access.gate import AccessGate
 from hypertier.router.app import Router
-from hypertier.router.replicas import State
+from hypertier.router.replicas.replicas import State
 
 QUEUE = "access: {queue: {maxInFlightPerReplica: 1, size: 8, timeout: 5s}}\n"
 

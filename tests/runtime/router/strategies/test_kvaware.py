@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 from fakes_router import Traffic
 
-from hypertier.router.heads import Request
-from hypertier.router.kv_events import Cleared, Stored, chain
-from hypertier.router.openai import InferenceRequest, Prompt, prefix_bytes, read
-from hypertier.router.replicas import Replica
+from hypertier.router.api.openai import InferenceRequest, Prompt, prefix_bytes, read
+from hypertier.router.http.heads import Request
+from hypertier.router.kv.kv_events import Cleared, Stored, chain
+from hypertier.router.replicas.replicas import Replica
 from hypertier.router.strategies.kvaware import COMPUTING_SHARE, MAX_PROMPT_BYTES, KvAware
 
 NUM_BLOCKS = 8  # of bytes, 64 each, and as many tokens as blocks

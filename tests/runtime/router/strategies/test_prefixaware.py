@@ -9,8 +9,8 @@ from fakes_router import Traffic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypertier.router.addresses import Address
-from hypertier.router.openai import InferenceRequest, prefix_bytes
+from hypertier.router.api.openai import InferenceRequest, prefix_bytes
+from hypertier.router.discovery.addresses import Address
 
 
 def conversation(number: int, num_blocks: int, num_common: int = 0) -> InferenceRequest:

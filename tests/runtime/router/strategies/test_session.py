@@ -10,8 +10,8 @@ from fakes_router import Traffic, healthy_replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hypertier.router.openai import InferenceRequest
-from hypertier.router.replicas import Replica
+from hypertier.router.api.openai import InferenceRequest
+from hypertier.router.replicas.replicas import Replica
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.session import BOUND, MIN_BOUND, Session
 

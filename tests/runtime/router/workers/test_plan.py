@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hypertier.errors import ConfigError
-from hypertier.router.addresses import Address
+from hypertier.router.discovery.addresses import Address
 from hypertier.router.settings import MIB, RouterSettings
 from hypertier.router.workers.channel import Begin
 from hypertier.router.workers.plan import peer_address, ports_of_a_router, shares_news, worker_settings

@@ -9,9 +9,9 @@ import pytest
 from fakes_engine import FakeEngine, RawClient, eventually, get, post, run_loop
 
 from hypertier.errors import ConfigError
-from hypertier.router.addresses import Address
 from hypertier.router.app import Router
-from hypertier.router.listening import Sockets
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.http.listening import Sockets
 from hypertier.router.settings import RouterSettings
 from hypertier.router.workers.sockets import bind, bind_group, close
 
