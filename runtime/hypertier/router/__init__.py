@@ -1,8 +1,7 @@
 """The router: OpenAI's HTTP API in front of N vLLM replicas, each request sent where its prefix is cached.
 
-A request's way is beside this file, in this order: `http/connection`, `front`, `asking`, `picking`, a strategy,
-`exchange`, `http/upstream`; `app` builds it, `settings` says what can be set. Each package's first line tells what
-it is about.
+A request's way: `http/connection`, `front`, `asking`, `picking`, a strategy, `exchange`, `http/upstream`. `app`
+builds it, `settings` says what can be set. A package tells in its first line what it is about.
 """
 
 from hypertier.router import compiled
