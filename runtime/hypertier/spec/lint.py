@@ -36,6 +36,8 @@ DEPLOYMENT_GROUP = DEPLOYMENT_VERSION.partition("/")[0]
 SUFFIXES = (".yaml", ".yml", ".json")
 NOT_A_MANIFEST = "not-a-manifest"
 NOT_RENDERED = "not-rendered"
+NOT_SERVED = "not-served-here"
+"""Of fields that have to go: no other rule is asked about them, or about what they would need."""
 OPERATOR_SERVICE_ACCOUNT = "hyperpod-inference-controller-manager"
 
 
@@ -334,10 +336,13 @@ def _findings(read: _File, language: Language) -> list[Finding]:
 
 def _check(name: str, index: int, subject: Subject, language: Language) -> Sequence[Finding]:
     findings, inside = [], subject.document.inside
+    is_refused = subject.kind in RULES[NOT_SERVED].kinds
+    refused = {hit.where for hit in RULES[NOT_SERVED].check(subject)} if is_refused else ()
+    served = subject.without(refused)
     for rule in RULES.values():
         if subject.kind not in rule.kinds:
             continue
-        for hit in rule.check(subject):
+        for hit in rule.check(subject if rule.name == NOT_SERVED else served):
             place = subject.document.place(hit.where)
             findings.append(
                 Finding(

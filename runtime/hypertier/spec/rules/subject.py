@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -95,6 +96,18 @@ class Subject:
         """What the document's type alone says about it; empty for kinds without one."""
         cls = TYPES.get(self.kind)
         return [] if cls is None else list(faults(cls, self.manifest.data))
+
+    def without(self, fields: Collection[Path]) -> Subject:
+        """The same, as if these fields were not written; they stand in no list."""
+        if not fields:
+            return self
+        rest = copy(self)
+        for name, value in vars(type(self)).items():
+            if isinstance(value, cached_property):
+                rest.__dict__.pop(name, None)
+        rest.document = replace(self.document, data=_without(self.document.data, (), fields))
+        rest.manifest = rest.document.view
+        return rest
 
     # The container
 
@@ -262,6 +275,13 @@ class Subject:
     def by_operator(self) -> bool:
         """Whether AWS's operator serves it, which it does unless a deployment says otherwise."""
         return self.around.serving != "selfhosted"
+
+
+def _without(data: Any, where: Path, fields: Collection[Path]) -> Any:
+    if not isinstance(data, dict):
+        return data
+    kept = {key: (*where, key) for key in data if (*where, key) not in fields}
+    return {key: _without(data[key], below, fields) for key, below in kept.items()}
 
 
 def small_whole(text: str | None) -> int | None:
