@@ -99,4 +99,5 @@ class OperationsStack(cdk.Stack):
                 store=store if endpoint.kv_cache.l2_backend == "redis" else None,
                 scalings=scalings.get(endpoint.name, ()),
                 verified=verify is not None,
+                captured=router_capture(endpoint) is not None,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cw
 from constructs import Construct
 
@@ -19,6 +20,7 @@ from hypertier_cdk.scaling import CacheUtilizationScaling
 # https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html (read 2026-12-02)
 MAX_VERIFY_MINUTES = 480
 FULL_RATIO = 0.95  # of the GPU's KV cache
+HOUR, DAY_MINUTES = cdk.Duration.hours(1), 24 * 60
 
 
 class EndpointAlarms(Construct):
@@ -104,6 +106,17 @@ class EndpointAlarms(Construct):
                 above=0,
                 minutes=1,
             )
+        if scalings:
+            # One step may meet an engine too new to have a figure; two hours of a day are no accident.
+            self._alarm(
+                "BlindSteps",
+                scalings[0].metric_blind_steps().with_(period=HOUR),  # of all roles together
+                "replicas were taken away and nobody could tell which are worth least, in two hours of a day",
+                above=0,
+                minutes=DAY_MINUTES,
+                period_minutes=60,
+                datapoints=2,
+            )
 
     def notify(self, *actions: cw.IAlarmAction) -> None:
         """Send every alarm's ALARM and OK to `actions`, such as an SNS topic."""
@@ -182,6 +195,7 @@ class EndpointAlarms(Construct):
         below: float | None = None,
         above: float | None = None,
         datapoints: int | None = None,
+        period_minutes: int = 1,
         missing: cw.TreatMissingData = cw.TreatMissingData.NOT_BREACHING,
     ) -> None:
         threshold = below if below is not None else above
@@ -198,8 +212,8 @@ class EndpointAlarms(Construct):
                 comparison_operator=cw.ComparisonOperator.LESS_THAN_THRESHOLD
                 if below is not None
                 else cw.ComparisonOperator.GREATER_THAN_THRESHOLD,
-                evaluation_periods=minutes,
-                datapoints_to_alarm=datapoints or minutes,
+                evaluation_periods=minutes // period_minutes,
+                datapoints_to_alarm=datapoints or minutes // period_minutes,
                 treat_missing_data=missing,
             )
         )

@@ -13,6 +13,7 @@ from constructs import Construct
 
 from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import (
+    CAPTURES_LOST,
     KV_CACHE_USAGE_RATIO,
     L1_USAGE_RATIO,
     QUEUED_REQUESTS,
@@ -24,7 +25,7 @@ from hypertier_cdk.cache_store import CacheStore
 from hypertier_cdk.forms import ObjectName
 from hypertier_cdk.metrics import NAMESPACE, ROLES, dimensions
 from hypertier_cdk.plain import resource
-from hypertier_cdk.scaling import QUEUE_EXPRESSION, CacheUtilizationScaling
+from hypertier_cdk.scaling import BLIND_STEPS, QUEUE_EXPRESSION, CacheUtilizationScaling
 
 WIDTH = 24  # of a CloudWatch dashboard
 PERIOD_SECONDS = 60
@@ -39,8 +40,9 @@ Metric = list[Any]
 class EndpointDashboard(Construct):
     """One CloudWatch dashboard for one endpoint: a row of alarms, then a row for each question.
 
-    `verified` says that the endpoint is verified now and then, which has a row, too. Where some engines
-    prefill and others decode, `roles` are `("prefill", "decode")`, and each has such rows.
+    `verified` says that the endpoint is verified now and then, `captured` that routers capture requests; each
+    has a row, too. Where some engines prefill and others decode, `roles` are `("prefill", "decode")`, and
+    each has such rows.
 
     `widgets` are more of them, below ours, as CloudWatch's dashboards have them: `type`, `properties`, and
     `width` and `height` for others than 8 and 6; or what `to_json()` of the CDK's own widgets returns.
@@ -61,6 +63,7 @@ class EndpointDashboard(Construct):
         store: CacheStore | None = None,
         scalings: Sequence[CacheUtilizationScaling] = (),
         verified: bool = False,
+        captured: bool = False,
         widgets: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(scope, construct_id)
@@ -76,10 +79,12 @@ class EndpointDashboard(Construct):
             rows += _engine_rows(endpoint, None, by_role.get(None))
         if verified:
             rows.append(_verify_row(endpoint))
+        if captured:
+            rows.append([_captures_graph(endpoint)])
         if store is not None:
             rows.append(_store_row(store.name))
         if scalings:
-            rows.append(_scaling_row(scalings))
+            rows.append(_scaling_row(endpoint, scalings))
         if any(scaling.sleeps for scaling in scalings):
             rows.append(_to_zero_row(endpoint))
         rows += [[dict(widget)] for widget in _checked(widgets)]
@@ -179,6 +184,11 @@ def _verify_row(endpoint: str) -> list[Widget]:
     return [{**graph, "width": WIDTH // len(graphs)} for graph in graphs]
 
 
+def _captures_graph(endpoint: str) -> Widget:
+    lost = _metric(endpoint, None, CAPTURES_LOST.name, "Sum", "routers kept nothing of")
+    return _graph("Requests that were to be captured, lost a minute", [lost])
+
+
 def _store_row(name: str) -> list[Widget]:
     """L2 as ElastiCache sees it, over all its nodes.
 
@@ -223,7 +233,7 @@ def _each_waiting(endpoint: str, role: str | None, scaling: CacheUtilizationScal
     ]
 
 
-def _scaling_row(scalings: Sequence[CacheUtilizationScaling]) -> list[Widget]:
+def _scaling_row(endpoint: str, scalings: Sequence[CacheUtilizationScaling]) -> list[Widget]:
     def label(scaling: CacheUtilizationScaling, said: str) -> str:
         return f"{scaling.role}: {said}" if scaling.role else said
 
@@ -235,7 +245,12 @@ def _scaling_row(scalings: Sequence[CacheUtilizationScaling]) -> list[Widget]:
         asked.append(["AWS/Lambda", "Invocations", "FunctionName", function, sums])
         most = {"label": label(scaling, "kept in the queue"), "period": PERIOD_SECONDS, "stat": "Maximum"}
         kept.append(["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue, most])
-    return [_graph("Steps of the replicas", asked), _graph("Steps that failed", kept)]
+    blind = _metric(endpoint, None, BLIND_STEPS, "Sum", "nobody could tell which are worth least")
+    return [
+        _graph("Steps of the replicas", asked),
+        _graph("Steps that failed", kept),
+        _graph("Steps down that took any replica", [blind]),
+    ]
 
 
 def _to_zero_row(endpoint: str) -> list[Widget]:

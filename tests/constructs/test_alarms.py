@@ -8,11 +8,13 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
+from fakes_scaling import gpu_cluster
 from fakes_templates import new_stack, properties, template_of
 
 from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import ALL_SERIES, VERIFY_SERIES
-from hypertier_cdk import EndpointAlarms
+from hypertier_cdk import CacheUtilizationScaling, EndpointAlarms
+from hypertier_cdk.metrics import ROLES
 
 
 def template(**options: Any) -> dict[str, Any]:
@@ -163,6 +165,44 @@ def test_captures_that_are_lost_ring_where_there_are_some() -> None:
     assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
     assert (alarm["EvaluationPeriods"], alarm["DatapointsToAlarm"]) == (5, 1)
     assert "CapturesLost" not in by_metric(template())
+
+
+def test_steps_that_took_any_replica_ring_once_for_all_roles_where_they_come_again() -> None:
+    stack = new_stack("Blind")
+    cluster = gpu_cluster(stack)
+    scalings = [
+        CacheUtilizationScaling(
+            stack,
+            role,
+            cluster=cluster,
+            endpoint="llama",
+            namespace="inference",
+            deployment=f"llama-{role}",
+            role=role,
+            min_replicas=1,
+            max_replicas=2,
+        )
+        for role in ("prefill", "decode")
+    ]
+    EndpointAlarms(
+        stack, "Alarms", endpoint="llama", replicas=dict.fromkeys(ROLES, 1), cached=True, scalings=scalings
+    )
+    alarms = properties(template_of(stack), "AWS::CloudWatch::Alarm")
+
+    (alarm,) = [alarm for alarm in alarms if alarm.get("MetricName") == "BlindSteps"]
+
+    assert (alarm["Namespace"], alarm["Dimensions"]) == (
+        "Hypertier",
+        [{"Name": "Endpoint", "Value": "llama"}],
+    )
+    assert (alarm["Statistic"], alarm["ComparisonOperator"], alarm["Threshold"]) == (
+        "Sum",
+        "GreaterThanThreshold",
+        0,
+    )
+    assert alarm["Period"] * alarm["EvaluationPeriods"] == 24 * 3600
+    assert (alarm["Period"], alarm["DatapointsToAlarm"]) == (3600, 2)
+    assert alarm["TreatMissingData"] == "notBreaching"
 
 
 def test_an_alarm_s_period_is_the_exporter_s() -> None:

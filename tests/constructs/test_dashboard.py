@@ -12,7 +12,7 @@ from fakes_scaling import gpu_cluster
 from fakes_templates import new_stack, template_of, the
 
 from hypertier.errors import ConfigError
-from hypertier.exporter.metrics import ROUTER_SERIES, SERIES, VERIFY_SERIES
+from hypertier.exporter.metrics import CAPTURE_SERIES, ROUTER_SERIES, SERIES, VERIFY_SERIES
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -21,6 +21,7 @@ from hypertier_cdk import (
     Network,
 )
 from hypertier_cdk.review.templates import strings_in, text_of
+from hypertier_cdk.scaling import BLIND_STEPS
 
 
 def body(**options: Any) -> dict[str, Any]:
@@ -84,7 +85,11 @@ def test_an_endpoint_that_goes_to_zero_shows_what_is_held_and_what_is_idle() -> 
     EndpointDashboard(stack, "Board", endpoint="llama", scalings=[scaling])
     found = json.loads(text_of(the(template_of(stack), "AWS::CloudWatch::Dashboard")["DashboardBody"]))
 
-    assert series(found) == {entry.name for entry in (*SERIES, *ROUTER_SERIES)}
+    assert series(found) == {entry.name for entry in (*SERIES, *ROUTER_SERIES)} | {BLIND_STEPS}
+
+
+def test_an_endpoint_whose_requests_are_captured_shows_how_many_were_lost() -> None:
+    assert series(body(captured=True)) == {entry.name for entry in (*SERIES, *CAPTURE_SERIES)}
 
 
 def test_every_series_is_of_this_endpoint(plain: dict[str, Any]) -> None:
