@@ -21,7 +21,7 @@ class Reciter:
     """Answers chats and completions. What it says next follows from the tokens of its prompt alone.
 
     A piece has `piece_tokens`. After `num_pieces` of them it `ends`: `closed` is its connection, an `error`
-    stands in the stream, or it is `idle` until it may `go`.
+    stands in the stream, or it is `idle` until it may `go`. `before` all of it stands a comment.
     """
 
     num_pieces: int | None = None
@@ -30,6 +30,7 @@ class Reciter:
     answer: str = ANSWER
     knows_tokens: bool = True
     status: bytes = b"200 OK"
+    before: bytes = b""
     go: asyncio.Event = field(default_factory=asyncio.Event)
     is_idle: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -47,7 +48,7 @@ class Reciter:
         if not self.status.startswith(b"200"):
             writer.write(json_answer(b'{"error": {"message": "no"}}', self.status))
             return
-        writer.write(SSE_HEAD)
+        writer.write(SSE_HEAD + chunk(self.before) if self.before else SSE_HEAD)
         for number, event in enumerate(self._events(path, body)):
             if number == self.num_pieces and self.ends == "error":
                 error = {"message": "EngineCore died", "type": "InternalServerError", "code": 500}

@@ -509,6 +509,7 @@ _CAUSES: Final = {
     "reset": "closed the connection",
     "malformed": "sent what is no answer of HTTP/1.1",
     "silent": "fell silent",
+    "error": "told of its own failure",
 }
 
 

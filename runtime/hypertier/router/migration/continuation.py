@@ -230,6 +230,16 @@ class Transcript:
             return without_ids(event)
         return b"data: %b\n\n" % msgspec.json.encode(self._reshaped(told, choice))
 
+    def anew(self) -> Transcript:
+        """Of another answer to the same request, since the client saw nothing of this one."""
+        self.lose("anew")
+        return Transcript(self._plan, self._budget)
+
+    @property
+    def has_begun(self) -> bool:
+        """An engine wrote a piece."""
+        return bool(self._head)
+
     @property
     def has_token(self) -> bool:
         """The engine that writes now has begun to."""

@@ -86,6 +86,7 @@ class Migratable(Exchange):
     _without_ids: WithoutIds | None = None
     _is_paused = False
     _is_leaving = False  # what its engine still says goes nowhere
+    _is_unsaid = False  # nor does what it said
     _is_moving = False  # its engine failed it, and no other has begun
     _num_migrations = 0
 
@@ -181,7 +182,19 @@ class Migratable(Exchange):
             self._transcript.lose("no_stream")
         elif head.ends_with_connection:  # it ends as it breaks off
             self._transcript.lose("no_chunks")
-        super().begin(in_chunks(head) if is_measured else head, self._shown(data))
+        shown = self._shown(data)
+        if not self._is_unsaid:
+            super().begin(in_chunks(head) if is_measured else head, shown)
+
+    def _ask_another(self) -> None:
+        """The engine told of its failure before its client saw a byte: none of what it said counts."""
+        self._is_leaving = self._is_unsaid = False
+        if self._replica is None:  # its client went away in between
+            return
+        self._close_upstream()
+        self._chunks = None
+        self._transcript = self._transcript.anew()
+        self.failed("error", answering=True)
 
     def _ask_plainly(self) -> None:
         """The engine's coding can't be read, and so ids not be taken out: have it answer without any."""
@@ -269,6 +282,10 @@ class Migratable(Exchange):
         for event in chunks.events(data):
             shown += transcript.read(event)
             if transcript.fault:
+                if not (self._started or transcript.has_begun) and self.may_retry():
+                    self._is_leaving = self._is_unsaid = True
+                    asyncio.get_running_loop().call_soon(self._ask_another)
+                    return b""
                 why = self._why_not() or self._spent()
                 if not why:
                     self._leave_by("")
@@ -299,6 +316,8 @@ class Migratable(Exchange):
             return self._transcript.lost
         if self._transcript.is_finished:
             return ""
+        if not self._transcript.has_begun:  # it broke off inside its first piece
+            return "no_token_ids"
         if self._num_migrations >= self._migration.limit:
             return "limit"
         if not self._transcript.has_limit(self._migration.context_of(self.inference.model)):

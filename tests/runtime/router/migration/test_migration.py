@@ -404,6 +404,31 @@ def test_error_that_nobody_can_mend_reaches_the_client_as_the_engine_told_it() -
     assert ended == {"no_token_ids": 1}
 
 
+@pytest.mark.parametrize("before", [b"", b": ping\n\n"], ids=["alone", "behind-a-comment"])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completion"])
+def test_error_told_before_all_else_is_a_failure_before_the_first_byte(path: bytes, before: bytes) -> None:
+    answer, ended, decided, router = served(Reciter(0, "error", before=before), Reciter(), asking(path))
+
+    assert answer.is_whole
+    assert text_of(events_of(answer)) == ANSWER
+    assert ended == {}
+    assert router.metrics.counts.retries == {"error": 1}
+    assert (decided["status"], decided["reason"]) == ("2xx", "only")
+    assert len(decided["tried_before"]) == 1
+
+
+@pytest.mark.parametrize("settings", [{"retries": 0}, {"retry_budget": 0.0}], ids=str)
+def test_error_told_before_all_else_reaches_the_client_where_nobody_is_asked_again(settings: Any) -> None:
+    then = Reciter(0, "error")
+
+    answer, ended, decided, _ = served(Reciter(0, "error"), then, asking(CHAT), **settings)
+
+    assert answer.is_whole
+    assert [event.get("error", {}).get("code") for event in events_of(answer)[:-1]] == [500]
+    assert ended == {"no_token_ids": 1}
+    assert decided["status"] == "2xx"
+
+
 def test_migrations_are_within_the_retry_budget() -> None:
     async def act() -> tuple[bool, dict[str, int]]:
         async with routed(FakeEngine(Reciter(3)), FakeEngine(Reciter()), migration_limit=1) as router:
