@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 from hypertier.errors import HttpError, MissingPackageError, ScrapeError
 from hypertier.exporter.metrics import (
+    CACHE_CONFIG,
     FOUND_BY_SOURCE,
     GPU_HITS,
     KV_CACHE_USAGE,
@@ -19,7 +21,7 @@ from hypertier.exporter.metrics import (
 from hypertier.http_client import ask_url, exchange
 from hypertier.router.http.tls import EngineTls
 from hypertier.router.http.tls import connection as engine_connection
-from hypertier.router.replicas.cache_sizes import read
+from hypertier.router.replicas.cache_sizes import cache_tokens
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
@@ -27,6 +29,7 @@ except ModuleNotFoundError as error:
     raise MissingPackageError("hypertier exporter", "prometheus-client", "exporter") from error
 
 MAX_BYTES = 32 * 1024 * 1024
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ def parse_metrics(text: str) -> Scrape:
     declared: set[str] = set()
     values: dict[str, list[float]] = {}
     found: dict[str, float] = {}
+    caches: list[dict[str, int]] = []
     try:
         for family in text_string_to_metric_families(text):
             # A counter's family has lost the `_total` that its samples carry.
@@ -68,16 +72,23 @@ def parse_metrics(text: str) -> Scrape:
                     values.setdefault(sample.name, []).append(float(sample.value))
                 elif _is_own(sample.name, sample.labels) and math.isfinite(sample.value):
                     found[sample.name] = found.get(sample.name, 0.0) + float(sample.value)
+                elif sample.name == CACHE_CONFIG:
+                    caches.append(_numbers(sample.labels))
     except (ValueError, KeyError, IndexError) as error:
         raise ScrapeError(f"is no Prometheus text: {error}") from error
     present = {name: tuple(values.get(name, ())) for name in VLLM_METRICS if name in declared}
-    usage, tokens = present.get(KV_CACHE_USAGE), read(text.encode()).cache_tokens
+    usage, tokens = present.get(KV_CACHE_USAGE), cache_tokens(caches)
     return Scrape(
         MappingProxyType(present),
         frozenset(VLLM_METRICS) - declared,
         found.get(FOUND_BY_SOURCE, found.get(GPU_HITS)),
         sum(usage) / len(usage) * tokens if usage and tokens is not None else None,
     )
+
+
+def _numbers(labels: Mapping[str, str]) -> dict[str, int]:
+    """The labels that are whole numbers."""
+    return {name: int(value) for name, value in labels.items() if _NUMBER.fullmatch(value)}
 
 
 def _is_own(name: str, labels: Mapping[str, str]) -> bool:

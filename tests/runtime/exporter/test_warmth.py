@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from hypertier.exporter.metrics import WARM_TOKENS
 from hypertier.exporter.scrape import Scrape, parse_metrics
 from hypertier.exporter.series import DataPoint
 from hypertier.exporter.warmth import WINDOW_SECONDS, Warmth
+from hypertier.router.replicas.cache_sizes import read
 
 A, B = "http://10.0.0.1:8000", "http://10.0.0.2:8000"
 USAGE = 'vllm:kv_cache_usage_perc{engine="0",model_name="llama"} 0.0'
@@ -34,6 +36,40 @@ def test_vllm_tells_what_its_gpu_and_l1_gave_and_what_its_requests_hold() -> Non
 
     assert told.found_tokens == 1792 + 1792
     assert told.held_tokens == 0.25 * 16384
+
+
+@pytest.mark.parametrize("state", ["idle", "busy", "busier", "without-connector"])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_scrape_and_a_router_read_the_same_size_of_a_cache(state: str, ranks: int) -> None:
+    text = recorded(state).replace(USAGE, USAGE.replace("0.0", "1.0"))
+    (size,) = [line for line in text.splitlines() if line.startswith("vllm:cache_config_info{")]
+    others = [size.replace('engine="0"', f'engine="{rank}"') for rank in range(1, ranks)]
+
+    text = text.replace(size, "\n".join([size, *others]))
+
+    assert parse_metrics(text).held_tokens == read(text.encode()).cache_tokens == ranks * 16384
+
+
+@pytest.mark.parametrize("value", ["None", "-5", "1e3", "", "9" * 19, "²"])
+def test_a_size_that_is_no_number_tells_nothing_of_what_is_held(value: str) -> None:
+    text = recorded("busier")
+    for name in ("kv_cache_size_tokens", "num_gpu_blocks"):
+        text = re.sub(rf'\b{name}="[^"]*"', f'{name}="{value}"', text)
+
+    assert parse_metrics(text).held_tokens is None
+
+
+def test_a_scrape_is_read_once() -> None:
+    class Text(str):
+        encoded = 0
+
+        def encode(self, *args: str, **options: str) -> bytes:
+            Text.encoded += 1
+            return super().encode(*args, **options)
+
+    parse_metrics(Text(recorded("busier")))
+
+    assert Text.encoded == 0
 
 
 @pytest.mark.parametrize("source", ["disk", "p2p", "external_unspecified"])

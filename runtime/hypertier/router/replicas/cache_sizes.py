@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,19 +48,26 @@ def read(text: bytes) -> Reading:
     vLLM tells `kv_cache_size_tokens` where it knows, and blocks and their size always
     (https://github.com/vllm-project/vllm/blob/main/vllm/config/cache.py, read 2026-12-01).
     """
-    ranks = [{name: int(value) for name, value in _LABEL.findall(labels)} for labels in _CACHE.findall(text)]
-    tokens = sum(map(_tokens, ranks))
+    ranks = [
+        {name.decode(): int(value) for name, value in _LABEL.findall(labels)}
+        for labels in _CACHE.findall(text)
+    ]
     return Reading(
-        min(tokens, MAX_TOKENS) if tokens > 0 else None,
+        cache_tokens(ranks),
         sum(map(_number, _COUNT.findall(text))),
         sum(map(_number, _SUM.findall(text))),
         max(1, len(ranks)),
-        (ranks[0].get(b"block_size") or None) if ranks else None,
+        (ranks[0].get("block_size") or None) if ranks else None,
     )
 
 
-def _tokens(found: dict[bytes, int]) -> int:
-    return found.get(b"kv_cache_size_tokens") or found.get(b"num_gpu_blocks", 0) * found.get(b"block_size", 0)
+def cache_tokens(ranks: Iterable[Mapping[str, int]]) -> int | None:
+    """Tokens that the KV caches of all ranks hold, by numbers among each one's labels; None where untold."""
+    tokens = sum(
+        rank.get("kv_cache_size_tokens") or rank.get("num_gpu_blocks", 0) * rank.get("block_size", 0)
+        for rank in ranks
+    )
+    return min(tokens, MAX_TOKENS) if tokens > 0 else None
 
 
 def _number(text: bytes) -> float:
