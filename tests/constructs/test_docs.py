@@ -55,11 +55,9 @@ def fragment(page: str, holding: str) -> str:
 def test_fragments_run_behind_what_they_take_for_granted(tmp_path: Path) -> None:
     for file in (DOCS.parent / "examples" / "reference").glob("*.yaml"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    app = fragment("constructs.md", "HyperPodCluster,").replace("app.synth()\n", "")
+    app = fragment("constructs.md", "instance_groups=[").replace("app.synth()\n", "")
     program = [
         app,
-        "from hypertier.spec import load_deployment",
-        "from hypertier_cdk import InferenceEndpoint",
         fragment("constructs.md", 'InferenceEndpoint(stack, "Llama"'),
         fragment("review.md", "write_review"),
         "from types import SimpleNamespace",
@@ -69,6 +67,23 @@ def test_fragments_run_behind_what_they_take_for_granted(tmp_path: Path) -> None
         "from hypertier_cdk.testing import Emulator",
         "Arms, url = object, 'http://127.0.0.1:1'",
         fragment("testing.md", "AWS::Robots::Arm"),
+    ]
+
+    ran = run("\n".join(program), tmp_path)
+
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.cli
+def test_what_exists_is_adopted_as_the_page_says(tmp_path: Path) -> None:
+    for file in (DOCS.parent / "examples" / "reference").glob("*.yaml"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    program = [
+        "import aws_cdk as cdk",
+        "app = cdk.App()",
+        "stack = cdk.Stack(app, 'Inference', env=cdk.Environment(region='us-west-2'))",
+        fragment("constructs.md", "from_vpc_attributes"),
+        "app.synth()",
     ]
 
     ran = run("\n".join(program), tmp_path)
