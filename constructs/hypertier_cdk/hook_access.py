@@ -93,14 +93,17 @@ def _policy(group: str, namespace: str, deployment: str) -> Object:
         ],
         "validations": [
             {
+                # Its controller: an owner beside that one says nothing of whose replica a pod is.
                 "expression": "has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences"
-                f".exists(o, o.kind == 'ReplicaSet' && o.name.matches('{replica_set}'))",
+                ".exists(o, has(o.controller) && o.controller && o.apiVersion == 'apps/v1'"
+                f" && o.kind == 'ReplicaSet' && o.name.matches('{replica_set}'))",
                 "message": f"the hook writes to pods of {deployment} alone",
             },
             {
-                "expression": "object.spec == oldObject.spec"
-                " && object.metadata.ownerReferences == oldObject.metadata.ownerReferences"
-                f" && {_unchanged('labels')} && {_unchanged('finalizers')}",
+                "expression": " && ".join(
+                    ["object.spec == oldObject.spec"]
+                    + [f"({_unchanged(key)})" for key in ("ownerReferences", "labels", "finalizers")]
+                ),
                 "message": "the hook changes annotations alone",
             },
             {
