@@ -69,7 +69,7 @@ class Reciter:
         prompt = body.get("prompt")
         prompt = prompt if isinstance(prompt, list) else PROMPT
         wants = bool(body.get("return_token_ids")) and self.knows_tokens
-        limit = body.get("max_tokens") or 1000
+        limit = int(body.get("max_tokens") or 1000)
         head = {"id": f"{'chat' if is_chat else ''}cmpl-{id(self)}", "created": id(self) % 1000, "model": "m"}
         head["object"] = "chat.completion.chunk" if is_chat else "text_completion"
         usage = {"prompt_tokens": len(prompt), "prompt_tokens_details": {"cached_tokens": len(prompt)}}
@@ -82,6 +82,8 @@ class Reciter:
             written += len(tokens)
             choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": finish}
             choice |= {"delta": {"content": text}} if is_chat else {"text": text}
+            if finish or not is_chat:  # as vLLM 0.32's serving.py of either leaves members out
+                choice["stop_reason"] = None
             choice["token_ids"] = tokens if wants else None
             if not is_chat:
                 choice["prompt_token_ids"] = prompt if wants and written == len(tokens) else None

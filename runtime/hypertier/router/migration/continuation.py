@@ -17,6 +17,7 @@ import json
 import re
 from array import array
 from collections.abc import Awaitable, Callable
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -110,6 +111,7 @@ _UNUSED: Final[dict[str, tuple[Any, ...]]] = {
     "return_token_ids": (None, False),
     "include_reasoning": (None, True),  # hidden, its tokens are not told, and a completion would show it
 }
+_NUMBERS: Final = ("max_tokens", "max_completion_tokens", "min_tokens")
 _KNOWN: Final = frozenset([*_CARRIED, *_LEFT_OUT, *_UNUSED])
 _OTHER_MEDIA: Final = re.compile(
     rb'"type"\s*+:\s*+"(?!(?:text|function|refusal)")|"(?:image|input_|audio|video|file)[a-z_]*+"\s*+:'
@@ -144,12 +146,17 @@ def plan(path: bytes, body: bytes | bytearray) -> Plan | str:
             return "other_field"
         if not _has_one_prompt(raw):
             return "prompt"
+        numbers = {name: msgspec.json.decode(raw[name]) for name in _NUMBERS if name in raw}
+        for name, number in numbers.items():
+            if type(number) not in (int, NoneType):  # engines take 16.0 and "16" for 16, and more of the kind
+                return name
         made = Plan(path != PATH, {name: msgspec.json.decode(raw[name]) for name in _CARRIED if name in raw})
-        limits = [_number(raw, name) for name in ("max_completion_tokens", "max_tokens")]
-        made.max_tokens = next((limit for limit in limits if limit is not None), None)
+        made.max_tokens = numbers.get("max_tokens")
+        if made.is_chat and numbers.get("max_completion_tokens") is not None:
+            made.max_tokens = numbers["max_completion_tokens"]
         if made.max_tokens is None and not made.is_chat:
             made.max_tokens = DEFAULT_MAX_TOKENS
-        made.min_tokens = _number(raw, "min_tokens") or 0
+        made.min_tokens = numbers.get("min_tokens") or 0
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return "malformed"
     return made
@@ -158,11 +165,6 @@ def plan(path: bytes, body: bytes | bytearray) -> Plan | str:
 def _is_one_of(value: Any, harmless: tuple[Any, ...]) -> bool:
     """`0`, which asks for the likelihood of what was written, is not `false`."""
     return any(type(value) is type(one) and value == one for one in harmless)
-
-
-def _number(raw: dict[str, Any], name: str) -> int | None:
-    value = msgspec.json.decode(raw[name]) if name in raw else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _has_one_prompt(raw: dict[str, Any]) -> bool:
@@ -224,6 +226,8 @@ class Transcript:
         choice = _choice(told)
         if choice is not None:
             self._read_choice(told, choice)
+        elif told.get("choices"):
+            self.lose("malformed")
         if told.get("usage") is not None:
             self._usage_told = self._usage_told or choice is None
         if self._is_first:
@@ -316,28 +320,41 @@ class Transcript:
         self.is_finished = self.is_finished or choice.get("finish_reason") is not None
         if not self._head:
             self._head = {name: told[name] for name in ("id", "object", "created", "model") if name in told}
-            prompt = told.get("prompt_token_ids") or choice.get("prompt_token_ids") or ()
-            self._num_prompt = len(prompt)
+            prompt = told.get("prompt_token_ids") or choice.get("prompt_token_ids")
             if not prompt:
                 self.lose("no_token_ids")
-            elif self._hold(len(prompt)):
-                self._prompt = array("I", prompt)
+            else:
+                self._read_prompt(_ids(prompt))
         delta = choice.get("delta")
         if isinstance(delta, dict):
             if "role" in delta and not delta.get("content") and choice.get("token_ids") is None:
                 return
             if not delta.keys() <= {"role", "content"} or "content" not in delta:
                 self.lose("parsed")  # as reasoning, say: a completion is not
+        elif delta is not None:
+            self.lose("malformed")
+            return
         text = choice.get("text") if delta is None else delta.get("content")
-        tokens = choice.get("token_ids")
-        if tokens is None:
+        if choice.get("token_ids") is None:
             self.lose("no_token_ids")
+            return
+        tokens = _ids(choice["token_ids"])
+        if tokens is None:
+            self.lose("malformed")
         elif not self.lost and self._hold(len(tokens)):
             self._open += tokens
             if text and len(tokens) == 1:
                 self._close()
             elif text:
                 self._open_has_text = True
+
+    def _read_prompt(self, prompt: array[int] | None) -> None:
+        if prompt is None:
+            self.lose("malformed")
+            return
+        self._num_prompt = len(prompt)
+        if self._hold(len(prompt)):
+            self._prompt = prompt
 
     def _hold(self, num_tokens: int) -> bool:
         num_bytes = TOKEN_BYTES * num_tokens
@@ -356,12 +373,15 @@ class Transcript:
         told = {**told, **self._head}
         usage = told.get("usage")
         if isinstance(usage, dict):
-            told["usage"] = self._usage(self._num_before + int(usage.get("completion_tokens") or 0), usage)
+            written = usage.get("completion_tokens")
+            told["usage"] = self._usage(self._num_before + (written if type(written) is int else 0), usage)
         if choice is not None:
-            choice = {**choice, "token_ids": None}
-            choice.pop("prompt_token_ids", None)
+            choice = {**choice, "token_ids": None, "prompt_token_ids": None}
             if self._plan.is_chat:
+                del choice["prompt_token_ids"]
                 choice["delta"] = {"content": choice.pop("text", "")}
+                if choice.get("finish_reason") is None:  # a chat's pieces have no such member before the last
+                    choice.pop("stop_reason", None)
             told["choices"] = [choice]
         return told
 
@@ -379,6 +399,14 @@ class Transcript:
             cached = min(details["cached_tokens"], num_prompt)
             usage["prompt_tokens_details"] = {**details, "cached_tokens": cached}
         return usage
+
+
+def _ids(told: Any) -> array[int] | None:
+    """Tokens that an engine told; None where it told something else."""
+    try:
+        return array("I", told) if isinstance(told, list) else None
+    except (TypeError, OverflowError):
+        return None
 
 
 def _is_fault(told: dict[str, Any]) -> bool:

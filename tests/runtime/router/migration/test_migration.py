@@ -131,6 +131,26 @@ def test_answer_that_breaks_off_anywhere_is_one_answer(path: bytes, piece_tokens
         assert decided["ttft_seconds"] <= left["seconds"] <= decided["seconds"]
 
 
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completion"])
+def test_pieces_of_the_rest_have_the_members_of_an_unbroken_answers(path: bytes) -> None:
+    whole, *_ = served(Reciter(), Reciter(), asking(path), migration_limit=0)
+    answer, *_ = served(Reciter(3), Reciter(), asking(path))
+
+    shapes = [
+        [sorted(choice) for choice in choices_of(events_of(each)) if choice["finish_reason"] is None]
+        for each in (whole, answer)
+    ]
+    assert {*map(tuple, shapes[0])} == {*map(tuple, shapes[1])}
+    assert sorted(choices_of(events_of(whole))[-1]) == sorted(choices_of(events_of(answer))[-1])
+
+
+def test_a_completion_has_but_one_limit() -> None:
+    made = plan(COMPLETIONS, b'{"prompt": "hi", "max_tokens": 9, "max_completion_tokens": 5}')
+
+    assert not isinstance(made, str)
+    assert made.max_tokens == 9
+
+
 def test_rest_is_asked_for_by_tokens_and_with_what_is_left_of_the_limits() -> None:
     first, then = Reciter(3), Reciter()
 
@@ -330,6 +350,9 @@ REFUSED = {
     "tokens": ({"return_token_ids": True}, "return_token_ids"),
     "hidden reasoning": ({"include_reasoning": False}, "include_reasoning"),
     "unknown": ({"of_another_engine": 1}, "other_field"),
+    "limit that engines read as 16": ({"max_tokens": 16.0}, "max_tokens"),
+    "limit in quotes": ({"max_completion_tokens": "16"}, "max_completion_tokens"),
+    "least in quotes": ({"min_tokens": "2"}, "min_tokens"),
     "image": (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
         "prompt",
@@ -799,6 +822,42 @@ def test_stream_of_which_an_event_was_not_understood_is_not_gone_on_with(event: 
 
     assert shown == without_ids(event + b"\n\n")
     assert kept.lost == "malformed"
+
+
+ODD = [5, -1, 2**32, 10**30, 1.5, "x", {"a": 1}, True, [1.5], [-1], [2**32], ["a"], [None], [[1]]]
+TOLD = {
+    "choices": "malformed",
+    "token_ids": "malformed",
+    "prompt_token_ids": "malformed",
+    "delta": "malformed",
+}
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("name", TOLD)
+def test_what_no_engine_should_tell_reaches_the_client_and_is_not_gone_on_with(name: str, odd: Any) -> None:
+    """It has the client's stream end nowhere, and breaks nothing."""
+    choice: dict[str, Any] = {"text": "a", "token_ids": [97], "prompt_token_ids": [1, 2]}
+    told: dict[str, Any] = {"id": "1", "choices": [choice]}
+    (told if name == "choices" else choice)[name] = odd
+    event = b"data: " + json.dumps(told).encode() + b"\n\n"
+    kept = transcript()
+
+    shown = kept.read(event)
+
+    assert shown == without_ids(event)
+    assert kept.lost in (TOLD[name], "parsed")
+
+
+@pytest.mark.parametrize("odd", [5, "x", None, [], {"completion_tokens": "x"}, {"completion_tokens": [1]}])
+def test_usage_that_no_engine_should_tell_breaks_nothing(odd: Any) -> None:
+    kept = transcript()
+    kept.read(b"data: " + PIECE + b"\n\n")
+    kept.rest(None)
+
+    shown = kept.read(b"data: " + json.dumps({"choices": [], "usage": odd}).encode() + b"\n\n")
+
+    assert json.loads(shown.removeprefix(b"data: "))["choices"] == []
 
 
 def test_nobody_is_asked_for_the_rest_of_an_empty_prompt() -> None:
