@@ -66,7 +66,8 @@ def command(
         answer = _ask(router, "GET", f"/decisions{wanted}", None)
         told = answer.get("decisions", [])[:last] if isinstance(answer, dict) else []
     if not told:
-        raise ExplainError(f"{router} knows no request {request_id or ''}; it keeps the latest 1,024")
+        which = "yet" if request_id is None else f"{request_id}; it keeps the latest 1,024"
+        raise ExplainError(f"{router} knows no request {which}")
     if form == "json":
         click.echo(json.dumps(told))
         return
@@ -100,15 +101,31 @@ def _ask(router: str, method: str, target: str, body: bytes | None) -> Any:
 
 def _lines(decision: dict[str, Any]) -> str:
     """One decision, for people."""
-    name = decision.get("request_id", "this request")
-    lines = [f"{name}: {decision['replica']} ({decision['reason']})"]
-    lines.append(
-        f"  {decision['matched_bytes']} of {decision['prompt_bytes']} prompt bytes believed cached there"
-        + (f"; {decision['cached_tokens']} tokens were" if decision.get("cached_tokens") is not None else "")
-    )
+    replica, reason = decision["replica"], decision["reason"]
+    status = decision.get("status", "2xx")  # none of a request that was not sent
+    lines = [
+        decision.get("request_id", "this request")
+        + (": no replica" if replica is None else f": {replica}")
+        + ("" if reason is None else f" ({reason})")
+        + ("" if status == "2xx" else f", ended as {status}")
+    ]
+    if replica is not None:
+        lines.append(
+            f"  {decision['matched_bytes']} of {decision['prompt_bytes']} prompt bytes believed cached there"
+            + (
+                f"; {decision['cached_tokens']} tokens were"
+                if decision.get("cached_tokens") is not None
+                else ""
+            )
+        )
     predicted, real = decision.get("predicted_ttft_seconds"), decision.get("ttft_seconds")
     if predicted is not None or real is not None:
-        lines.append(f"  first byte: predicted {_seconds(predicted)}, was {_seconds(real)}")
+        was = f", was {_seconds(real)}" if "request_id" in decision else ""
+        lines.append(f"  first byte: predicted {_seconds(predicted)}{was}")
+    wrote = [left["replica"] for left in decision.get("broke_off", ())]
+    lines += [
+        f"  before, {one} gave no answer" for one in decision.get("tried_before", ()) if one not in wrote
+    ]
     for left in decision.get("broke_off", ()):
         lines.append(
             f"  before, {left['replica']} ({left['reason']}) wrote a part, and broke off after "

@@ -86,3 +86,94 @@ def test_no_more_than_the_last_are_told(page: tuple[str, list[bytes]]) -> None:
         "r0",
         "r1",
     ]
+
+
+SENT = {
+    "request_id": "r1",
+    "replica": "a",
+    "reason": "load",
+    "matched_bytes": 0,
+    "prompt_bytes": 1,
+    "status": "2xx",
+    "tried_before": [],
+    "predicted_ttft_seconds": 0.5,
+    "ttft_seconds": 0.25,
+}
+NOWHERE = {"replica": None, "matched_bytes": None, "predicted_ttft_seconds": None, "ttft_seconds": None}
+
+
+@pytest.mark.parametrize(
+    ("decision", "lines"),
+    [
+        pytest.param(
+            SENT,
+            [
+                "r1: a (load)",
+                "  0 of 1 prompt bytes believed cached there",
+                "  first byte: predicted 0.500 s, was 0.250 s",
+            ],
+            id="sent",
+        ),
+        pytest.param(
+            {name: SENT[name] for name in SENT if name not in ("request_id", "status", "ttft_seconds")},
+            [
+                "this request: a (load)",
+                "  0 of 1 prompt bytes believed cached there",
+                "  first byte: predicted 0.500 s",
+            ],
+            id="only-asked-about",
+        ),
+        pytest.param(
+            {"replica": None, "reason": "no_replica", "matched_bytes": None, "prompt_bytes": 1},
+            ["this request: no replica (no_replica)"],
+            id="asked-about-without-a-replica",
+        ),
+        pytest.param(
+            SENT | NOWHERE | {"reason": None, "status": "5xx", "tried_before": ["b"]},
+            ["r1: no replica, ended as 5xx", "  before, b gave no answer"],
+            id="refused",
+        ),
+        pytest.param(
+            SENT
+            | {
+                "tried_before": ["b", "c"],
+                "broke_off": [SENT | {"replica": "c", "seconds": 1, "cause": "idle"}],
+            },
+            [
+                "r1: a (load)",
+                "  0 of 1 prompt bytes believed cached there",
+                "  first byte: predicted 0.500 s, was 0.250 s",
+                "  before, b gave no answer",
+                "  before, c (load) wrote a part, and broke off after 1.000 s (idle)",
+            ],
+            id="at-the-third",
+        ),
+    ],
+)
+def test_a_decision_is_told_in_words(
+    page: tuple[str, list[bytes]], decision: dict[str, object], lines: list[str]
+) -> None:
+    url, bodies = page
+    bodies.append(json.dumps({"decisions": [decision]}).encode())
+
+    done = CliRunner().invoke(command, ["--router", url])
+
+    assert done.output.splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        pytest.param([], "knows no request yet", id="all"),
+        pytest.param(["r7"], "knows no request r7; it keeps the latest 1,024", id="one"),
+    ],
+)
+def test_a_request_that_is_not_known_is_named(
+    page: tuple[str, list[bytes]], asked: list[str], said: str
+) -> None:
+    url, bodies = page
+    bodies.append(b'{"decisions": []}')
+
+    done = CliRunner().invoke(command, ["--router", url, *asked])
+
+    assert str(done.exception) == f"{url} {said}"
