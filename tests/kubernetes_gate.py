@@ -32,6 +32,7 @@ DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 QUALIFIED_NAME = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 CLUSTER_WIDE = {"Namespace", "PersistentVolume", "PriorityClass", "ClusterRole", "ClusterRoleBinding"}
+UNASKED = {"CronJob", "DaemonSet"}  # of ours: nobody sends them anything
 ENUMS = {
     "imagePullPolicy": {"Always", "IfNotPresent", "Never"},
     "protocol": {"TCP", "UDP", "SCTP"},
@@ -332,7 +333,7 @@ def probes_and_hooks_ask_a_port_that_is_there(objects: Sequence[Object]) -> Iter
                 asked = (probe.get("httpGet") or probe.get("tcpSocket") or {}).get("port")
                 if asked is not None and asked not in ports:
                     yield f"{called(workload)}: {kind} asks port {asked}"
-                if not probe and kind != "startupProbe" and workload["kind"] != "CronJob":
+                if not probe and kind != "startupProbe" and workload["kind"] not in UNASKED:
                     yield f"{called(workload)}: {container['name']}: no {kind}"
 
 

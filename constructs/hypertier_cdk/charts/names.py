@@ -9,7 +9,7 @@ from hypertier.errors import ConfigError
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 
-COMPONENTS = ("engine", "prefill", "decode", "router", "exporter", "verify")
+COMPONENTS = ("engine", "prefill", "decode", "router", "exporter", "verify", "prepull")
 ROUTER_PORT = 8080
 ROUTER_METRICS_PORT = 9090
 ROUTER_PEER_PORT = 9091

@@ -27,6 +27,7 @@ from hypertier_cdk.charts.names import (
     Names,
 )
 from hypertier_cdk.charts.pods import Object, metadata
+from hypertier_cdk.charts.pre_pull import PRE_PULL, pre_pull_groups
 from hypertier_cdk.charts.router_settings import routers_share
 from hypertier_cdk.charts.tiered_storage import DAEMON_PORT, uses_tiered_storage
 
@@ -99,6 +100,8 @@ def network_policies(
         to_routers = _rule("to", [_pods(names, "router")], ROUTER_METRICS_PORT)
         reads = [to_engines, *([to_routers] if router_series(deployment, endpoint) else [])]
         policies.append(_policy(names, "exporter", [], [_dns(), to_aws, _pod_identity(), *reads]))
+    if pre_pull_groups(deployment, endpoint):
+        policies.append(_policy(names, PRE_PULL, [], []))  # the kubelet pulls, not the pod
     if deployment.verify is not None:
         policies.append(
             _policy(names, "verify", [], [_dns(), to_aws, _pod_identity(), _to_router(deployment, names)])

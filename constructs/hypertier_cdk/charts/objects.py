@@ -15,6 +15,7 @@ from hypertier_cdk.charts.names import names_of
 from hypertier_cdk.charts.network_policies import network_policies
 from hypertier_cdk.charts.operator import operator_objects
 from hypertier_cdk.charts.pods import Object
+from hypertier_cdk.charts.pre_pull import pre_pull_objects
 from hypertier_cdk.charts.refusals import refuse_what_would_be_off
 from hypertier_cdk.charts.router import router_objects
 from hypertier_cdk.charts.verify import verify_objects
@@ -35,6 +36,7 @@ ORDER = (
     "ConfigMap",
     "Service",
     "PodDisruptionBudget",
+    "DaemonSet",
     "Deployment",
     "CronJob",
     "TriggerAuthentication",
@@ -106,6 +108,7 @@ def endpoint_objects(
     refuse_what_would_be_off(endpoint)
     objects = [
         *network_policies(deployment, endpoint, names, inputs),
+        *pre_pull_objects(deployment, endpoint, names, inputs),
         *engine_objects(deployment, endpoint, names, inputs),
         *router_objects(deployment, endpoint, names, inputs),
         *exporter_objects(deployment, endpoint, names, inputs),

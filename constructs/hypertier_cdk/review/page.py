@@ -17,6 +17,7 @@ from hypertier_cdk.review.exposure import exposed, outbound
 from hypertier_cdk.review.immutables import Immutable, immutables_of
 from hypertier_cdk.review.installed import Installed, installed_in
 from hypertier_cdk.review.picture import picture_of
+from hypertier_cdk.review.pulled import pulled_in
 from hypertier_cdk.review.quotas import quotas_of
 from hypertier_cdk.review.templates import Assembly, read_assembly
 from hypertier_cdk.review.unseen import unseen_in
@@ -38,6 +39,7 @@ class Review:
     exposed: tuple[str, ...]
     outbound: tuple[str, ...]
     installed: tuple[Installed, ...]
+    pulled: tuple[str, ...]
     immutables: tuple[Immutable, ...]
     quotas: tuple[Quota, ...]
     unseen: tuple[str, ...]
@@ -59,6 +61,7 @@ def review_of(
         exposed=exposed(assembly),
         outbound=outbound(assembly),
         installed=installed_in(assembly),
+        pulled=pulled_in(assembly),
         immutables=immutables_of(assembly),
         quotas=quotas_of(assembly),
         unseen=unseen_in(assembly),
@@ -102,6 +105,7 @@ def to_json(review: Review) -> dict[str, Any]:
         "public": list(review.exposed),
         "outbound": list(review.outbound),
         "installed": [asdict(entry) for entry in review.installed],
+        "pulled_ahead": list(review.pulled),
         "immutables": [asdict(entry) for entry in review.immutables],
         "quotas": [asdict(quota) for quota in review.quotas],
         "not_seen": list(review.unseen),
@@ -190,6 +194,8 @@ def to_markdown(review: Review) -> str:
                 [(entry.stack, entry.name, entry.version, entry.source) for entry in review.installed],
             ),
             "",
+            f"{_pulled(review).capitalize()}.",
+            "",
             "## Cannot change once deployed",
             "",
             *_table(
@@ -232,6 +238,7 @@ def to_text(review: Review, directory: Path | str) -> str:
         ("public", "; ".join(review.exposed) or "nothing can be reached from the internet"),
         ("outbound", f"{len(review.outbound)} ways out to the internet"),
         ("installed", ", ".join(f"{entry.name} {entry.version}" for entry in charts) or "no Helm chart"),
+        ("images", _pulled(review)),
         ("fixed", f"{len(review.immutables)} things can't change once deployed"),
         ("quotas", "; ".join(f"{quota.name}: {quota.needed}" for quota in review.quotas) or "none"),
         *([("not seen", f"{len(review.unseen)} things that exist already")] if review.unseen else []),
@@ -239,6 +246,12 @@ def to_text(review: Review, directory: Path | str) -> str:
     ]
     head = f"Review of {review.name}: {len(review.stacks)} stacks, {review.num_resources} resources"
     return "\n".join([head, *(f"  {name:<11} {value}" for name, value in rows)])
+
+
+def _pulled(review: Review) -> str:
+    if not review.pulled:
+        return "nodes get an engine's image when the engine comes"
+    return f"nodes of {', '.join(review.pulled)} get the engines' image ahead of them (images.prePull)"
 
 
 def _total(bill: Bill) -> str:

@@ -19,7 +19,7 @@ from hypertier.lab.process_spec import ProcessSpec
 from hypertier.lab.rules import Overlay, Place, check_understood, lay_over_env, lay_over_options
 from hypertier.tier.preflight import NIXL, OFFLOADING, connector_in, option, transfer_config
 
-WORKLOAD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "LeaderWorkerSet", "CronJob")
+WORKLOAD_KINDS = ("Deployment", "StatefulSet", "LeaderWorkerSet", "CronJob")
 ENGINE_COMMAND = ("-m", "hypertier.tier.launch", "serve")
 ONE_EACH = "every engine has a port of its own here"
 NO_NIXL = "NIXL and EFA are not here: an engine computes its prompts, as where nobody who prefills is healthy"
@@ -121,8 +121,10 @@ def read_endpoint(objects: Sequence[Mapping[str, Any]]) -> RenderedEndpoint:
                 names,
                 f"one endpoint with one {role} workload: the lab runs one endpoint",
             )
-    left_out = tuple(container.name for role in ("exporter", "verify") for container in by_role[role])
-    return RenderedEndpoint(by_role["engine"][0], by_role["router"][0], left_out, tuple(prefill))
+    left_out = [container.name for role in ("exporter", "verify") for container in by_role[role]]
+    # They prepare nodes, of which there are none here.
+    left_out += [item["metadata"]["name"] for item in objects if item.get("kind") == "DaemonSet"]
+    return RenderedEndpoint(by_role["engine"][0], by_role["router"][0], tuple(left_out), tuple(prefill))
 
 
 def served_model_name(engine: Container) -> str:

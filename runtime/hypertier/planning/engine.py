@@ -30,6 +30,7 @@ STAGING_BYTES_PER_GPU = 4 * GIB  # host memory through which L2 passes while L1 
 WEIGHTS_BYTES_PER_SECOND = 500_000_000  # from S3 through Mountpoint, on the safe side
 PREFAULT_BYTES_PER_SECOND = 10 * GIB  # vLLM touches every page of L1 at start
 WARM_UP_SECONDS = 180  # profiling run, compilation, CUDA graphs
+IMAGE_PULL_SECONDS = 300  # an engine's image of about 10 GB, unpacked
 UNKNOWN_WEIGHTS_BYTES = 140 * 10**9
 # Pods that HyperPod, EKS and the inference add-on put onto every node: aws-node, kube-proxy, Pod Identity
 # agent, S3 and FSx CSI nodes, NVIDIA and EFA device plugins, health monitoring, tiered storage, metrics

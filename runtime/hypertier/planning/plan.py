@@ -30,6 +30,7 @@ from hypertier.planning.disaggregation import (
 )
 from hypertier.planning.engine import (
     DAEMONS_PER_NODE,
+    IMAGE_PULL_SECONDS,
     PREFAULT_BYTES_PER_SECOND,
     WARM_UP_SECONDS,
     WEIGHTS_BYTES_PER_SECOND,
@@ -43,13 +44,18 @@ from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.endpoint.pods import PdSpec
 from hypertier.spec.instance_group import InstanceGroup
+from hypertier.spec.pre_pull import pulls_ahead
 from hypertier.spec.roles import DECODE, PREFILL, EngineRole, pd_spec_of, roles_of, threshold_of
 
 
 @dataclass(frozen=True, slots=True)
 class ColdStart:
-    """Seconds from an empty node to an engine that answers, by cause; the node itself is not in it."""
+    """Seconds from an empty node to an engine that answers, by cause; the node itself is not in it.
 
+    `image_seconds` is 0 where nodes get the image ahead (`images.prePull`).
+    """
+
+    image_seconds: float
     weights_seconds: float
     prefault_seconds: float
     warm_up_seconds: float
@@ -57,7 +63,7 @@ class ColdStart:
     @property
     def seconds(self) -> float:
         """All of it."""
-        return self.weights_seconds + self.prefault_seconds + self.warm_up_seconds
+        return self.image_seconds + self.weights_seconds + self.prefault_seconds + self.warm_up_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ def plan_deployment(
             for endpoint in deployment.endpoints
             if (pd_spec := pd_spec_of(endpoint)) is not None
         ),
-        groups=tuple(_plan_group(group, endpoints) for group in deployment.instance_groups),
+        groups=tuple(_plan_group(deployment, group, endpoints) for group in deployment.instance_groups),
         store=plan_store_of(deployment),
         bill=plan_bill(deployment, prices),
     )
@@ -206,6 +212,10 @@ def _plan_role(
         engine=engine,
         capacity=capacity,
         cold_start=ColdStart(
+            # A node that is added for an engine that waits pulls for it, whatever is told before.
+            image_seconds=0
+            if role.group.count and pulls_ahead(deployment, role.group)
+            else IMAGE_PULL_SECONDS,
             weights_seconds=engine.weights_bytes / WEIGHTS_BYTES_PER_SECOND,
             prefault_seconds=engine.l1_bytes / PREFAULT_BYTES_PER_SECOND,
             warm_up_seconds=WARM_UP_SECONDS,
@@ -277,16 +287,20 @@ def _contexts(max_model_len: str | None) -> tuple[int, ...]:
     return tuple(context for context in CONTEXTS if context <= longest) or CONTEXTS[:1]
 
 
-def _plan_group(group: InstanceGroup, endpoints: tuple[EndpointPlan, ...]) -> GroupPlan:
+def _plan_group(
+    deployment: Deployment, group: InstanceGroup, endpoints: tuple[EndpointPlan, ...]
+) -> GroupPlan:
     node = find_instance_type(group.instance_type)
     here = [plan.engine.engines_per_node for plan in endpoints if plan.group == group.name]
     engines = max(here, default=0)
+    # One that brings the image, for each endpoint.
+    pullers = {plan.name for plan in endpoints if plan.group == group.name and pulls_ahead(deployment, group)}
     return GroupPlan(
         name=group.name,
         instance_type=group.instance_type,
         count=group.count,
         engines_per_node=engines,
-        pods_per_node=DAEMONS_PER_NODE + engines,
+        pods_per_node=DAEMONS_PER_NODE + engines + len(pullers),
         max_pods=node.max_pods if node else None,
         ip_addresses=node.ips_per_interface * group.count if node else None,
     )

@@ -85,6 +85,7 @@ def _endpoint_data(plan: EndpointPlan) -> dict[str, Any]:
         "l2_bytes": capacity.l2_bytes,
         "l2_tokens": capacity.l2_tokens,
         "cold_start_seconds": round(plan.cold_start.seconds, 1),
+        "image_pull_seconds": plan.cold_start.image_seconds,
         "prefill_tokens_per_second": plan.prefill_tokens_per_second,
         "usd_per_million_prompt_tokens": plan.usd_per_million_prompt_tokens,
         "break_even": [
@@ -172,7 +173,8 @@ def _endpoint_lines(plan: EndpointPlan) -> list[str]:
         f"  L2 holds          {_tokens(capacity.l2_tokens)} ({_gib(capacity.l2_bytes)} for all)"
         if capacity.l2_bytes
         else "  L2                off",
-        f"  cold start        {start.seconds:.0f} s: weights {start.weights_seconds:.0f}, "
+        f"  cold start        {start.seconds:.0f} s: image {start.image_seconds:.0f}"
+        f"{'' if start.image_seconds else ' (pulled ahead)'}, weights {start.weights_seconds:.0f}, "
         f"L1 {start.prefault_seconds:.0f}, warm-up {start.warm_up_seconds:.0f}",
     ]
     if plan.prefill_tokens_per_second is not None:

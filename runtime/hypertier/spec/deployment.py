@@ -85,6 +85,7 @@ class Images:
     NVIDIA's device plugin comes from NVIDIA's registry, which a closed network cannot reach: there it must
     be named. The EFA device plugin, for endpoints that ask for EFA, comes from Amazon EKS's own registries.
     HyperPod's health agent comes from AWS's registry of the Region; where that is not known it must be named.
+    With `pre_pull` each node with GPUs gets the engine's image before an engine comes to it.
     """
 
     engine: str | None = None
@@ -92,6 +93,7 @@ class Images:
     nvidia_device_plugin: str | None = None
     efa_device_plugin: str | None = None
     health_agent: str | None = None
+    pre_pull: bool = True
 
     def __post_init__(self) -> None:
         for key, image in (

@@ -100,6 +100,7 @@ DEPLOYMENT_KEYS: Mapping[str, str] = {
     "images": "Container images that exist already, instead of building them.",
     "images.engine": "Image of the engine.",
     "images.router": "Image of the router.",
+    "images.prePull": "Whether nodes with GPUs get the engine's image before an engine comes to them.",
     "controllers": "What endpoints need in the cluster beside the operator: installed, or there already.",
     "controllers.keda": "install or existing: KEDA, for an autoScalingSpec.",
     "controllers.loadBalancer": "install or existing: the AWS Load Balancer Controller, for a tlsConfig.",

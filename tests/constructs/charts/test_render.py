@@ -37,17 +37,18 @@ def test_the_reference_is_applied_namespace_first_and_workloads_last(reference: 
         "PersistentVolumeClaim",
         "Service",
         "PodDisruptionBudget",
+        "DaemonSet",
         "Deployment",
     ]
 
 
-def test_the_lab_finds_one_engine_one_router_and_leaves_the_exporter(reference: list[dict[str, Any]]) -> None:
+def test_the_lab_finds_one_engine_one_router_and_leaves_the_rest(reference: list[dict[str, Any]]) -> None:
     endpoint = read_endpoint(reference)
 
     assert endpoint.engine.replicas == 7
     assert served_model_name(endpoint.engine) == "Llama-3.1-70B-Instruct"
     assert endpoint.router.arguments[:2] == ("--listen", "0.0.0.0:8080")
-    assert endpoint.left_out == ("llama-70b-exporter/exporter",)
+    assert endpoint.left_out == ("llama-70b-exporter/exporter", "llama-70b-prepull")
 
 
 @pytest.mark.parametrize("component", ["engine", "router", "exporter"])

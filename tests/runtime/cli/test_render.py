@@ -104,6 +104,7 @@ def test_images_that_nobody_built_yet_are_named_as_placeholders(tmp_path: Path) 
 
     lines = [line for line in result.output.splitlines() if line.startswith("placeholder")]
     assert [line.split(":")[0] for line in lines] == [
+        "placeholder in DaemonSet llama-70b-prepull",
         "placeholder in Deployment llama-70b-engine",
         "placeholder in Deployment llama-70b-router",
         "placeholder in Deployment llama-70b-exporter",

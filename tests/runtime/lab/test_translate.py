@@ -216,6 +216,12 @@ def test_the_exporter_is_left_out_and_named() -> None:
     assert read_endpoint([*rendered(), exporter]).left_out == ("x/exporter",)
 
 
+def test_what_prepares_nodes_is_left_out_and_named() -> None:
+    pulls = workload("DaemonSet", "x-prepull", {"name": "wait", "command": ["python3"]}, 1)
+
+    assert read_endpoint([*rendered(), pulls]).left_out == ("x-prepull",)
+
+
 def test_a_model_without_a_served_name_is_served_under_its_own() -> None:
     assert (
         served_model_name(read_endpoint(rendered(["/opt/ml/model", "--port", "1"])).engine) == "/opt/ml/model"

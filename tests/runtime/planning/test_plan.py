@@ -22,7 +22,7 @@ from hypertier.planning.break_even import break_even
 from hypertier.planning.plan import DeploymentPlan, plan_deployment
 from hypertier.spec import codec
 from hypertier.spec.cache_tiers import CacheTiers
-from hypertier.spec.deployment import Deployment, load_deployment
+from hypertier.spec.deployment import Deployment, Images, load_deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.instance_group import InstanceGroup
 
@@ -220,6 +220,30 @@ def test_a_cold_start_is_its_three_causes() -> None:
     assert start.seconds == start.weights_seconds + start.prefault_seconds + 180
 
 
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [
+        pytest.param({}, 0, id="pulled ahead"),
+        pytest.param({"images": Images(pre_pull=False)}, 300, id="switched off"),
+        pytest.param({"serving": "operator"}, 300, id="of AWS's operator"),
+        pytest.param(
+            {"instance_groups": (replace(MODELS["llama-70b"].instance_groups[1], count=0),)},
+            300,
+            id="on a node that is added for it",
+        ),
+    ],
+)
+def test_a_cold_start_has_the_image_s_pull_where_nodes_do_not_have_it(
+    changes: dict[str, Any], seconds: float
+) -> None:
+    ahead = only(plan_deployment(MODELS["llama-70b"])).cold_start
+
+    start = only(plan_deployment(replace(MODELS["llama-70b"], **changes))).cold_start
+
+    assert start.image_seconds == seconds
+    assert start.seconds == pytest.approx(ahead.seconds + seconds)
+
+
 def test_a_million_tokens_cost_a_replica_s_share_of_its_node() -> None:
     prices = {("ml.p5.48xlarge", "us-west-2"): Price(60.0, "https://example.com", date(2026, 12, 1))}
 
@@ -274,7 +298,7 @@ def test_pods_beyond_a_node_s_addresses_are_told() -> None:
 
     group = next(group for group in plan.groups if group.name == small.name)
 
-    assert (group.pods_per_node, group.max_pods, group.fits) == (11, 14, True)
+    assert (group.pods_per_node, group.max_pods, group.fits) == (12, 14, True)
     assert plan.ip_addresses == 4 * 15 + 2 * 30
 
 

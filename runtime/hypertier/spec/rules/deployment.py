@@ -357,6 +357,7 @@ _OURS_ALONE = (
     "cache.l2.ttl",
     "images.engine",
     "images.router",
+    "images.prePull",
     "disaggregation.backend",
 )
 

@@ -12,6 +12,7 @@ from hypertier.planning.capacity import GPU_MEMORY_UTILIZATION_RATIO, GPU_OVERHE
 from hypertier.planning.engine import (
     ENGINE_BASE_BYTES,
     ENGINE_BYTES_PER_GPU,
+    IMAGE_PULL_SECONDS,
     SHM_BYTES_PER_GPU,
     SYSTEM_RESERVE_RATIO,
     WARM_UP_SECONDS,
@@ -35,7 +36,6 @@ from hypertier.spec.tree import View, path
 
 DEPLOY_TIME = path("spec.maxDeployTimeInSeconds")
 DEFAULT_DEPLOY_SECONDS = 3600
-IMAGE_PULL_SECONDS = 300  # an engine's image of about 10 GB, unpacked
 L1_VARIABLE = "LMCACHE_MAX_LOCAL_CPU_SIZE"
 
 
