@@ -408,6 +408,13 @@ CASES = [
         ),
         name="in a group that Karpenter does not fill",
     ),
+    Case(
+        "scaling-over-nodes",
+        {"spec.autoScalingSpec": {**SCALED, "maxReplicaCount": 4}},
+        "spec.autoScalingSpec.maxReplicaCount",
+        {"spec.autoScalingSpec": SCALED},
+        deployment=SELFHOSTED,
+    ),
     Case("no-room-to-roll", {"spec.replicas": 3}, "spec.replicas", deployment=OPERATOR),
     Case(
         "closed-network-model",

@@ -9,7 +9,7 @@ from hypertier.catalog.instance_types import find_instance_type
 from hypertier.errors import ConfigError
 from hypertier.spec.instance_group import InstanceGroup
 from hypertier.spec.rules import sources
-from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested
+from hypertier.spec.rules.rule import DEPLOYMENT, MODELS, Hit, hit, rule, suggested
 from hypertier.spec.rules.subject import Subject, known_groups
 from hypertier.spec.said import Said
 from hypertier.spec.selfhosted import unserved_fields
@@ -158,6 +158,33 @@ def _room(subject: Subject) -> tuple[str, int, int, int] | None:
             each = node.gpus // subject.gpus
             return group.name, each, each * group.count, group.count
     return None
+
+
+@rule(
+    "scaling-over-nodes",
+    "warning",
+    kinds=(*MODELS, DEPLOYMENT),
+    source=sources.RESOURCES,
+    en="{path} is {got} but group {group} has room for {room} ({count} nodes, {each} engines each): replicas "
+    "beyond would wait for nodes that nobody adds",
+    ko="{path} 값은 {got}인데 {group} 그룹에는 {room}개만 들어갑니다(노드 {count}대, 노드당 엔진 {each}개). "
+    "그 이상은 아무도 추가하지 않는 노드를 기다립니다",
+)
+def scaling_over_nodes(subject: Subject) -> Iterator[Hit]:
+    where, scaled = path("spec.autoScalingSpec.maxReplicaCount"), [subject]
+    if subject.kind == DEPLOYMENT:
+        where = path("scaling.max")
+        scaled = [each for each in subject.endpoints if not each.manifest.has("spec.autoScalingSpec")]
+    most = subject.manifest.whole(where)
+    for endpoint in scaled:
+        found = None if endpoint.manifest.has("spec.pdSpec") else _room(endpoint)
+        if found is None or most is None:
+            continue
+        group, each, room, count = found
+        # Of more that are there from the beginning another rule speaks.
+        if most > room >= (endpoint.manifest.whole("spec.replicas") or 0):
+            yield hit(where, group=group, each=each, room=room, count=count)
+            return
 
 
 @rule(

@@ -230,3 +230,30 @@ def test_a_replica_that_the_hook_gives_others_needs_its_router(scaling: dict[str
     )
 
     assert bool(spoken(case, case.broken)) is found
+
+
+@pytest.mark.parametrize(
+    ("most", "manifest", "nodes", "found"),
+    [
+        pytest.param(3, {}, {}, set(), id="as many as there is room for"),
+        pytest.param(4, {}, {}, {"scaling-over-nodes"}, id="more"),
+        pytest.param(4, {"spec.replicas": 4}, {}, {"more-replicas-than-nodes"}, id="more from the beginning"),
+        pytest.param(
+            4,
+            {},
+            {"cluster": {"autoscaling": True}, "instanceGroups.1.count": 0},
+            set(),
+            id="Karpenter brings nodes",
+        ),
+    ],
+)
+def test_replicas_that_scaling_may_add_have_nodes(
+    most: int, manifest: dict[str, Any], nodes: dict[str, Any], found: set[str], tmp_path: Path
+) -> None:
+    told = changed(deployment(), {"scaling": {"min": 1, "max": most}, **nodes})
+    (tmp_path / "endpoint.yaml").write_text(json.dumps(changed(endpoint(), manifest)))
+    (tmp_path / "deployment.yaml").write_text(json.dumps(told))
+
+    rules = {finding.rule for finding in lint_files([str(tmp_path / "deployment.yaml")]).findings}
+
+    assert rules & {"scaling-over-nodes", "more-replicas-than-nodes"} == found
