@@ -13,7 +13,7 @@ from typing import Any
 
 from hypertier.router import compiled
 from hypertier.router.access import build as access
-from hypertier.router.access.metrics import AccessMetrics
+from hypertier.router.access.metrics import AccessMetrics, PoolMetrics
 from hypertier.router.admin import Admin, is_loopback
 from hypertier.router.admission import Admission
 from hypertier.router.capture.capture import Capture, CaptureCounts
@@ -193,6 +193,8 @@ class Router:
         if self._door is not None:
             gate = self._door.gate
             self.metrics.registry.register(AccessMetrics(gate.counts, gate.tenants))
+            if gate.pools is not None:
+                self.metrics.registry.register(PoolMetrics(gate.pools))
             admission = admission or gate
         if settings.guardrail is not None:
             admission = guard = Guard(settings.guardrail, admission, now=time.monotonic)

@@ -1,4 +1,4 @@
-"""What is counted of keys, tenants and the queue; `metrics` makes series of it."""
+"""What is counted of keys, tenants and pools; `metrics` makes series of it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,21 @@ class AccessCounts:
         self.refused: Counter[tuple[str, str]] = Counter()
         self.tokens: Counter[str] = Counter()
         self.reloads: Counter[tuple[str, str]] = Counter()
+
+
+class PoolCounts:
+    """How long requests of the pools called `name` waited for their turn, and by cause who had none."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.waits = [0] * (len(WAIT_SECONDS) + 1)
         self.wait_sum = 0.0
+        self.unserved: Counter[str] = Counter()
+
+    @property
+    def has_any(self) -> bool:
+        """Some request waited."""
+        return any(self.waits) or bool(self.unserved)
 
     def waited(self, seconds: float) -> None:
         """A request had its turn after so long."""

@@ -285,7 +285,7 @@ class AccessGate:
         lease.account = turn.account
         turn.tenant.num_queued -= 1
         seconds = turn.grant.waited_seconds = self._clock() - turn.since
-        self.counts.waited(seconds)
+        turn.pool.counts.waited(seconds)
         turn.pool.waits.ended(seconds)
         turn.arrival.proceed(turn.grant)
 
@@ -351,4 +351,5 @@ class AccessGate:
     def _left(self, turn: Turn, cause: str) -> None:
         turn.tenant.num_queued -= 1
         turn.tenant.limits.never_sent(turn.num_tokens)
+        turn.pool.counts.unserved[cause] += 1
         self.counts.refused[turn.tenant.label, cause] += 1

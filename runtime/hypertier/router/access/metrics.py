@@ -1,9 +1,10 @@
-"""Every metric of who was let in: its name, unit and labels."""
+"""Every metric of who was let in, and of who waits where: its name, unit and labels."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -11,6 +12,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from hypertier.router.access.counts import WAIT_SECONDS, AccessCounts
+from hypertier.router.access.pool import Pool
+from hypertier.router.access.pools import MAX_NAME_BYTES, MAX_NAMED, Pools
 from hypertier.router.access.tenants import Tenants
 from hypertier.router.telemetry.families import counter, gauge
 
@@ -50,13 +53,6 @@ class AccessMetrics(Collector):
             ["file", "outcome"],
             counts.reloads,
         )
-        bounds = [*map(floatToGoString, WAIT_SECONDS), "+Inf"]
-        yield HistogramMetricFamily(
-            "hypertier_router_queue_seconds",
-            "From a request read to its turn, for those that waited for an engine.",
-            buckets=list(zip(bounds, accumulate(counts.waits), strict=True)),
-            sum_value=counts.wait_sum,
-        )
         yield from self._gauges()
 
     def _gauges(self) -> Iterator[GaugeMetricFamily]:
@@ -70,3 +66,67 @@ class AccessMetrics(Collector):
             ("queued", "Requests of tenants that wait for an engine.", queued),
         ):
             yield gauge(f"hypertier_router_tenant_{name}", about, ["tenant"], numbers)
+
+
+class PoolMetrics(Collector):
+    """Of each pool its line, its slots and who waited; see `pools.MAX_NAMED` for how many are named."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
+        """Every series; called by the registry."""
+        counts = self._pools.counts
+        seconds = HistogramMetricFamily(
+            "hypertier_router_queue_seconds",
+            "From a request read to its turn, for those that waited for an engine, by pool.",
+            labels=["pool"],
+        )
+        bounds = [*map(floatToGoString, WAIT_SECONDS), "+Inf"]
+        for name, one in counts.items():
+            seconds.add_metric([name], list(zip(bounds, accumulate(one.waits), strict=True)), one.wait_sum)
+        yield seconds
+        yield counter(
+            "hypertier_router_pool_unserved",
+            "Requests that left a pool's queue without a turn, by cause.",
+            ["pool", "cause"],
+            {(name, cause): number for name, one in counts.items() for cause, number in one.unserved.items()},
+        )
+        pools = list(self._pools)
+        yield gauge(
+            "hypertier_router_pool_queued",
+            "Requests that wait in a pool's queue.",
+            ["pool"],
+            _added((pool, len(pool.queue)) for pool in pools),
+        )
+        yield gauge(
+            "hypertier_router_pool_running",
+            "Requests that have one of a pool's slots.",
+            ["pool"],
+            _added((pool, pool.running) for pool in pools),
+        )
+        yield gauge(
+            "hypertier_router_pool_slots",
+            "Requests that may be on a pool's engines; none without a healthy one.",
+            ["pool"],
+            _added((pool, pool.limit) for pool in pools if math.isfinite(pool.limit)),
+        )
+        models = sorted((pool.counts.name, _text(model)) for pool in pools for model in pool.bases)
+        yield gauge(
+            "hypertier_router_pool_model",
+            "1 for each model of a pool that is no adapter.",
+            ["pool", "model"],
+            dict.fromkeys(models[:MAX_NAMED], 1.0),
+        )
+
+
+def _added(numbers: Iterable[tuple[Pool, float]]) -> dict[str, float]:
+    """By name: those without one of their own have one together."""
+    added: defaultdict[str, float] = defaultdict(float)
+    for pool, number in numbers:
+        added[pool.counts.name] += number
+    return added
+
+
+def _text(name: bytes) -> str:
+    return name[:MAX_NAME_BYTES].decode("utf-8", "replace")

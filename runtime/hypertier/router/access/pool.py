@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from hypertier.router.access.counts import PoolCounts
 from hypertier.router.access.queue import FairQueue, Waits
 from hypertier.router.access.tenants import Tenant
 from hypertier.router.admission import Arrival, Grant
@@ -80,16 +81,29 @@ class Account:
 class Pool:
     """The engines of models that share some. Of the requests for them `running` have a slot, of `limit`.
 
-    Without a healthy engine there is no limit, since none would be sent. `names` are the models. What is for
-    any engine counts as one of the `guests` where it got a slot.
+    Without a healthy engine there is no limit, since none would be sent. `names` are the models, and `bases`
+    those that are no adapters. What is for any engine counts as one of the `guests` where it got a slot.
     """
 
-    __slots__ = ("guest_is_next", "guests", "limit", "names", "num_healthy", "queue", "running", "waits")
+    __slots__ = (
+        "bases",
+        "counts",
+        "guest_is_next",
+        "guests",
+        "limit",
+        "names",
+        "num_healthy",
+        "queue",
+        "running",
+        "waits",
+    )
 
     def __init__(self, size: int) -> None:
         self.queue: FairQueue[Turn] = FairQueue(size)
         self.waits = Waits()
+        self.counts = PoolCounts("")
         self.names: frozenset[bytes] = frozenset()
+        self.bases: set[bytes] = set()
         self.guests = Account(self)
         self.running = 0
         self.num_healthy = 0

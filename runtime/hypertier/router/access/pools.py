@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeVar
 
+from hypertier.router.access.counts import PoolCounts
 from hypertier.router.access.pool import Account, Pool, Turn
 from hypertier.router.http.heads import Request
 from hypertier.router.replicas.models import Models, asked_model
@@ -58,6 +59,20 @@ def shared(models: Models) -> list[frozenset[bytes]]:
     return components(groups)
 
 
+ANY, GONE, UNLISTED, OTHER = "(any)", "(gone)", "(unlisted)", "(other)"
+MAX_NAMED = 100
+"""Pools that metrics name, in the order of their names, and as many that are no more; others are `OTHER`."""
+MAX_NAME_BYTES = 256
+
+
+def name_of(pool: Pool) -> str:
+    """After the first of its models in alphabetical order, not an adapter: whichever router it is, and
+    whatever adapters come and go.
+    """
+    first = min(pool.bases or pool.names - {REST}, default=None)
+    return UNLISTED if first is None else first[:MAX_NAME_BYTES].decode("utf-8", "replace")
+
+
 class Pools:
     """The pool of each request, kept in step with `models` and `replicas`; `ready` is called after a change.
 
@@ -89,6 +104,8 @@ class Pools:
         self._nowhere = Pool(size)
         """Of models whose replicas all left."""
         self._by_model: dict[bytes, Pool] = {}
+        self.counts: dict[str, PoolCounts] = {}
+        """By name of pools that there are, or were."""
         self._accounts: dict[bytes, Account] = {}
         self._former: list[Account] = []
         """Of guests of pools that are no more."""
@@ -231,6 +248,7 @@ class Pools:
         models = self._models
         is_one = len(models.lists) < 2 and not models.split and not models.any_gone
         self._only = pools[0] if is_one else None
+        self._name()
         self._move_accounts(before, heirs)
         self._move_waiting(before)
         self._pool_of.clear()
@@ -241,6 +259,26 @@ class Pools:
             pool.limit = self.limit(0)
         for replica in self._replicas.healthy:
             self._count(replica)
+
+    def _name(self) -> None:
+        """Have each counted under its name, and forget the names of those that went first."""
+        for pool in self._pools:
+            pool.bases = set()
+        for names, bases in self._models.bases.items():
+            if names:
+                self._by_model[next(iter(names))].bases |= bases
+        of = {pool: name_of(pool) for pool in self._pools}
+        named = set(sorted(set(of.values()))[:MAX_NAMED])
+        of = {pool: name if name in named else OTHER for pool, name in of.items()}
+        of |= {self._nowhere: GONE, self._anywhere: ANY}
+        for pool, name in of.items():
+            if name not in self.counts:
+                self.counts[name] = PoolCounts(name)
+            pool.counts = self.counts[name]
+        former = [name for name in self.counts if name not in of.values()]
+        counted = [name for name in former if self.counts[name].has_any]
+        for name in {*former} - {*counted[-MAX_NAMED:]}:
+            del self.counts[name]
 
     def _move_accounts(self, before: list[Pool], heirs: dict[Pool, Pool]) -> None:
         kept = set(self._pools)

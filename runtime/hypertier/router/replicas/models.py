@@ -48,6 +48,7 @@ class Models:
         self._listed: dict[Replica, dict[bytes, Mapping[str, Any]]] = {}
         self._alike: Counter[frozenset[bytes]] = Counter()
         """How many replicas serve just these."""
+        self._bases: dict[frozenset[bytes], frozenset[bytes]] = {}
         self._has_more: set[Replica] = set()
         self._untold: set[Replica] = set()
         """Those that may be picked and did not say."""
@@ -83,7 +84,10 @@ class Models:
         self._awaited.discard(replica)
         (self._has_more.add if has_more else self._has_more.discard)(replica)
         self.version += had_more != has_more
-        self._count(frozenset(listed), 1)
+        names = frozenset(listed)
+        self._count(names, 1)
+        if names not in self._bases:
+            self._bases[names] = frozenset(n for n, entry in listed.items() if entry.get("parent") is None)
         if before is not None:
             self._count(frozenset(before), -1)
         self._answer = None
@@ -109,6 +113,11 @@ class Models:
     def lists(self) -> Collection[frozenset[bytes]]:
         """What replicas serve, each list once."""
         return self._alike.keys()
+
+    @property
+    def bases(self) -> Mapping[frozenset[bytes], frozenset[bytes]]:
+        """Of each of the `lists`, the models that are no adapters."""
+        return self._bases
 
     @property
     def open_lists(self) -> Collection[Collection[bytes]]:
@@ -268,7 +277,7 @@ class Models:
                 del self._gone[name]
         elif not alike[names]:
             self.version += 1
-            del alike[names]
+            del alike[names], self._bases[names]
             for name in names:
                 named[name] -= 1
                 if not named[name]:

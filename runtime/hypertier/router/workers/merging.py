@@ -25,6 +25,9 @@ SUMS = frozenset(
         "hypertier_router_held",
         "hypertier_router_tenant_in_flight",
         "hypertier_router_tenant_queued",
+        "hypertier_router_pool_queued",
+        "hypertier_router_pool_running",
+        "hypertier_router_pool_slots",
         "process_resident_memory_bytes",
         "process_virtual_memory_bytes",
     }
@@ -45,6 +48,7 @@ LEAST = frozenset(
 LARGEST = frozenset(
     {
         "hypertier_router_peer_in_flight",
+        "hypertier_router_pool_model",
         "hypertier_router_replica_cache_tokens",
         "hypertier_router_prompt_bytes_per_token",
         "hypertier_router_discovery_silence_seconds",

@@ -2,148 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from itertools import combinations
 from typing import Any
 
 import pytest
+from fakes_pools import PER_REPLICA, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hypertier.router.access.gate import AccessGate, _Lease
+from hypertier.router.access.gate import _Lease
 from hypertier.router.access.pool import Pool
 from hypertier.router.access.pools import components
-from hypertier.router.admission import Arrival, Grant
-from hypertier.router.api.openai import Refusal
-from hypertier.router.discovery.addresses import Address
-from hypertier.router.http.heads import Request
-from hypertier.router.replicas.models import Models
-from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
-from hypertier.spec.access import Access, Queue
-
-CHAT = b"/v1/chat/completions"
-PER_REPLICA = 2
-
-
-def request(model: str | None) -> Request:
-    named = b'"model": "%b", ' % model.encode() if model is not None else b""
-    return Request(b"POST", CHAT, b'{%b"messages": []}' % named, has_body=True)
-
-
-class World:
-    """Replicas, what they serve, a gate with a queue, and what became of each request that came.
-
-    Requests are numbered. Those that were sent are in `running` until they end, or in `held` while they wait
-    for a replica.
-    """
-
-    def __init__(self, per_replica: int = PER_REPLICA) -> None:
-        self.now = 1000.0
-        self.is_busy = False
-        self.due: list[Callable[[], None]] = []
-        self.replicas = ReplicaSet(lambda: self.now)
-        self.models = Models(self.replicas, {"alias": "a"})
-        self.gate = AccessGate(
-            Access(queue=Queue(max_in_flight_per_replica=per_replica)),
-            authenticates=False,
-            replicas=self.replicas,
-            models=self.models,
-            clock=lambda: self.now,
-            now=lambda: self.now,
-            later=lambda call: self.due.append(call),
-        )
-        assert self.gate.pools is not None
-        self.pools = self.gate.pools
-        self.arrivals: list[Arrival] = []
-        self.running: dict[int, Grant] = {}
-        self.held: dict[int, Grant] = {}
-        self.sent: list[int] = []
-        self.refused: list[int] = []
-        self._num_replicas = 0
-
-    # What the gate calls.
-
-    def proceed(self, arrival: Arrival, grant: Grant | None) -> None:
-        assert grant is not None
-        assert isinstance(grant.slot, _Lease)
-        assert grant.slot.account is not None
-        pool = grant.slot.account.pool
-        assert pool.running <= pool.limit
-        number = self.arrivals.index(arrival)
-        self.sent.append(number)
-        self.running[number] = grant
-
-    def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
-        self.refused.append(self.arrivals.index(arrival))
-
-    # What happens.
-
-    def ask(self, model: str | None) -> int:
-        arrival = Arrival(self, None, request(model), b"id")
-        self.arrivals.append(arrival)
-        self.gate.admit(arrival)
-        return len(self.arrivals) - 1
-
-    def end(self, number: int) -> None:
-        grant = self.running.pop(number, None) or self.held.pop(number)
-        assert grant.released is not None
-        grant.released()
-
-    def hold(self, number: int) -> None:
-        grant = self.held[number] = self.running.pop(number)
-        assert grant.slot is not None
-        grant.slot.leave()
-
-    def wake(self, number: int) -> None:
-        grant = self.running[number] = self.held.pop(number)
-        assert grant.slot is not None
-        grant.slot.take()
-
-    def come(self, *names: str) -> Replica:
-        """A replica that says that it serves these; without any, one that says nothing."""
-        self._num_replicas += 1
-        addresses = [replica.address for replica in self.listed]
-        self.replicas.replace([*addresses, Address(f"10.0.0.{self._num_replicas}", 8000)])
-        replica = self.listed[-1]
-        self.replicas.admit(replica)
-        self.models.expect(replica)
-        if names:
-            self.say(replica, names)
-        self.models.asked(replica)
-        self.settle()
-        return replica
-
-    def say(self, replica: Replica, names: Sequence[str]) -> None:
-        self.models.learn(replica, [{"id": name} for name in names])
-        self.settle()
-
-    def split(self, split: dict[bytes, tuple[bytes, ...]]) -> None:
-        self.models.split = split
-        self.settle()
-
-    def leave(self, replica: Replica) -> None:
-        self.replicas.replace(one.address for one in self.listed if one is not replica)
-        self.settle()
-
-    @property
-    def listed(self) -> list[Replica]:
-        return [one for one in self.replicas.by_url.values() if one.state is not State.LEAVING]
-
-    def settle(self) -> None:
-        """The loop's next round, unless it `is_busy`: what is due is done."""
-        due, self.due = ([], self.due) if self.is_busy else (self.due, [])
-        for call in due:
-            call()
-
-    # What is to be seen.
-
-    @property
-    def waiting(self) -> list[int]:
-        known = {*self.sent, *self.refused}
-        return [number for number, one in enumerate(self.arrivals) if number not in known and not one.gone]
-
-    def pool_of(self, model: str) -> Pool:
-        return self.pools.account_of(request(model)).pool
+from hypertier.router.admission import Grant
 
 
 @pytest.mark.parametrize(
