@@ -31,6 +31,31 @@ CASES = [
         {"spec.modelName": "Llama-3.1-70B", f"{WORKER}args": ["--quantization", "awq"]},
     ),
     Case(
+        "context-over-gpus",
+        {
+            "spec.instanceType": "ml.g5.4xlarge",
+            f"{WORKER}args": ["/opt/ml/model", "--max-model-len", "65536", "--port", "8000"],
+        },
+        "spec.worker.args[2]",
+        {
+            "spec.instanceType": "ml.g5.4xlarge",
+            f"{WORKER}args": ["/opt/ml/model", "--max-model-len", "16384", "--port", "8000"],
+        },
+    ),
+    Case(
+        "context-over-gpus",
+        {f"{WORKER}args": ["--tensor-parallel-size=4", "--max-model-len=1000000"]},
+        "spec.worker.args[1]",
+        {
+            f"{WORKER}args": [
+                "--tensor-parallel-size=4",
+                "--max-model-len=1000000",
+                "--kv-cache-memory-bytes=200000000000",
+            ]
+        },
+        name="several-gpus",
+    ),
+    Case(
         "pod-beside-tiered-storage",
         {f"{REQUESTS}memory": "150Gi"},
         "spec.worker.resources.requests.memory",

@@ -17,6 +17,7 @@ from hypertier.planning.engine import (
     SYSTEM_RESERVE_RATIO,
     WARM_UP_SECONDS,
     WEIGHTS_BYTES_PER_SECOND,
+    kv_bytes_per_element,
     plan_engine,
     weights_bytes_of,
 )
@@ -29,7 +30,7 @@ from hypertier.spec.roles import roles_of
 from hypertier.spec.rules import sources
 from hypertier.spec.rules.placement import bad_quantity
 from hypertier.spec.rules.rule import MODELS, Hit, hit, rule, suggested, unset
-from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject, read_groups
+from hypertier.spec.rules.subject import GPU, LIMITS, REQUESTS, Subject, read_groups, small_whole
 from hypertier.spec.said import Said
 from hypertier.spec.tiered_memory import memory_percent_of
 from hypertier.spec.tree import View, path
@@ -130,6 +131,43 @@ def weights_over_gpus(subject: Subject) -> Iterator[Hit]:
     if 0 < room <= _weights(subject):
         values = {"model": model.name, "weights": _weights(subject) // GIB, "room": room // GIB}
         yield hit((*LIMITS, GPU), **values)
+
+
+@rule(
+    "context-over-gpus",
+    "warning",
+    source=sources.VLLM_MEMORY,
+    en="{path} is {got}: one request of that length takes {needed} GiB of KV cache and the GPUs have about "
+    "{room} GiB for it, so the engine would not start; about {tokens} tokens fit, or take larger GPUs",
+    ko="{path} 값이 {got}입니다. 그 길이의 요청 하나에 KV 캐시 {needed} GiB가 필요한데 GPU에는 약 {room} "
+    "GiB만 있어 엔진이 시작하지 못합니다. 약 {tokens} 토큰이 들어가며 GPU를 늘리면 더 들어갑니다",
+)
+def context_over_gpus(subject: Subject) -> Iterator[Hit]:
+    found, model = subject.argument_place("--max-model-len"), _model(subject)
+    nodes = [node for name in subject.instance_types if (node := find_instance_type(name))]
+    if found is None or model is None or not nodes or len(nodes) != len(subject.instance_types):
+        return
+    ratio = _share(subject.argument("--gpu-memory-utilization"))
+    ranks = small_whole(subject.argument("--tensor-parallel-size", "-tp") or "1")
+    length = small_whole(found[1])
+    others = subject.argument("--pipeline-parallel-size", "-pp", "--kv-cache-memory-bytes")
+    if subject.engine != "vllm" or not length or not ranks or ratio is None or others is not None:
+        return
+    largest = max(node.gpu_memory_bytes for node in nodes)
+    room = int(largest * ratio - GPU_OVERHEAD_BYTES) * ranks - _weights(subject)
+    needed = model.kv_bytes(length, kv_bytes_per_element(subject.arguments)) * model.kv_copies(ranks)
+    if 0 < room < needed:
+        values = {"needed": f"{needed / GIB:.1f}", "room": f"{room / GIB:.1f}"}
+        yield hit(found[0], tokens=f"{int(length * room / needed):,}", **values)
+
+
+def _share(written: str | None) -> float | None:
+    """Of a GPU's memory; None where what is written is none, and is found as such."""
+    if written is None:
+        return GPU_MEMORY_UTILIZATION_RATIO
+    with suppress(ValueError):
+        return ratio if 0 < (ratio := float(written)) <= 1 else None
+    return None
 
 
 @rule(

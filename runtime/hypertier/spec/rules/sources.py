@@ -27,6 +27,7 @@ MODEL_HUB = "https://github.com/aws-samples/llm_model_hub"
 LMCACHE = "https://docs.lmcache.ai/api_reference/configurations.html"
 LMCACHE_CONTROLLER = "https://github.com/LMCache/LMCache/pull/2732"
 VLLM_ARGUMENTS = "https://docs.vllm.ai/en/stable/cli/serve.html"
+VLLM_MEMORY = "https://docs.vllm.ai/en/stable/configuration/conserving_memory/"
 VLLM_NIXL = "https://docs.vllm.ai/en/stable/features/nixl_connector_usage/"
 VLLM_CACHING = "https://docs.vllm.ai/en/stable/design/prefix_caching.html"
 CRD_PRUNING = (
