@@ -106,6 +106,10 @@ class Holders:
         for block in block_hashes:
             self._drop(block, bit)
 
+    def drop(self, replica: int, block: int) -> None:
+        """The replica does not hold this block, whatever it said."""
+        self._drop(block, 1 << replica)
+
     def forget(self, replica: int) -> None:
         """The replica restarted or is gone: it holds nothing."""
         bit = 1 << replica

@@ -17,6 +17,9 @@ L1_WEIGHT = 0.8
 (https://github.com/llm-d/llm-d-kv-cache, read 2026-12-01)."""
 
 
+_NONE: frozenset[int] = frozenset()
+
+
 @dataclass(slots=True)
 class _Block:
     name: int
@@ -26,8 +29,13 @@ class _Block:
 
 @dataclass(slots=True)
 class _Replica:
+    """What one replica holds. `since` are names of blocks told of while earlier ones are forgotten."""
+
     blocks: dict[EngineHash, _Block] = field(default_factory=dict)
     group: int | None = None
+    num_in_l1: int = 0
+    since: set[int] | None = None
+    since_on_gpu: set[int] = field(default_factory=set)
 
 
 class KvIndex:
@@ -36,6 +44,9 @@ class KvIndex:
     What can't be used is counted in `dropped`, by cause: `full`, `orphan` (behind a block of which nothing
     is known), `unnamed` (a block in L1 that was not known on the GPU, or one without tokens). Blocks of
     shared storage are no replica's own and never counted.
+
+    `forget` takes one step, and leaves the rest to `tidy`. Until that is done the replica holds nothing, and
+    what it tells meanwhile counts from then on.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -45,6 +56,8 @@ class KvIndex:
         self._any = Holders()
         self._num_blocks = 0
         self._num_in_l1 = 0
+        self._gone: dict[int, list[dict[EngineHash, _Block]]] = {}
+        self._gone_mask = 0
         self.block_size: int | None = None
         self.dropped: Counter[str] = Counter()
 
@@ -66,10 +79,53 @@ class KvIndex:
         """The replica restarted, is gone, or was not heard: it holds nothing."""
         known = self._replicas.pop(replica, None)
         if known is not None:
-            self._num_blocks -= len(known.blocks)
-            self._num_in_l1 -= sum(block.num_in_l1 for block in known.blocks.values())
-            self._gpu.removed(replica, [block.name for block in known.blocks.values() if block.on_gpu])
-            self._any.removed(replica, [block.name for block in known.blocks.values()])
+            self._num_in_l1 -= known.num_in_l1
+            self._put_off(replica, known)
+
+    @property
+    def is_behind(self) -> bool:
+        """Something was put off."""
+        return bool(self._gone)
+
+    def tidy(self, max_blocks: int) -> bool:
+        """Drop so many blocks of what is forgotten; whether more is left."""
+        num_blocks = 0
+        while self._gone and num_blocks < max_blocks:
+            replica = next(iter(self._gone))
+            gone = self._gone[replica]
+            known = self._replicas.get(replica)
+            since = known.since if known is not None and known.since is not None else _NONE
+            on_gpu = known.since_on_gpu if known is not None else _NONE
+            while gone[0] and num_blocks < max_blocks:
+                name = gone[0].popitem()[1].name
+                num_blocks += 1
+                self._num_blocks -= 1
+                if name not in on_gpu:
+                    self._gpu.drop(replica, name)
+                if name not in since:
+                    self._any.drop(replica, name)
+            if not gone[0]:
+                num_blocks += 1
+                del gone[0]
+            if not gone:
+                del self._gone[replica]
+                self._gone_mask &= ~(1 << replica)
+                if known is not None:
+                    known.since = None
+                    known.since_on_gpu = set()
+        return self.is_behind
+
+    def _put_off(self, replica: int, known: _Replica) -> None:
+        if known.blocks:
+            self._gone.setdefault(replica, []).append(known.blocks)
+            self._gone_mask |= 1 << replica
+
+    def _begin(self, replica: int) -> _Replica:
+        """It tells of the first blocks, or the first since it was forgotten."""
+        known = self._replicas[replica] = _Replica()
+        if self._gone_mask >> replica & 1:
+            known.since = set()
+        return known
 
     def groups(
         self, blocks: Sequence[int], size: Callable[[int], float], names: Mapping[int, int] | None = None
@@ -80,12 +136,12 @@ class KvIndex:
         Returns pairs of a size, what is in L1 alone weighted by `L1_WEIGHT`, and the set of the replicas that
         hold just so much.
         """
-        on_gpu = self._gpu.groups(blocks, names)
+        on_gpu = self._held(self._gpu.groups(blocks, names))
         if not self._num_in_l1:
             return [(size(num), replicas) for num, replicas in on_gpu]
         found: list[tuple[float, int]] = []
         first = 0
-        for num_any, replicas in self._any.groups(blocks, names):
+        for num_any, replicas in self._held(self._any.groups(blocks, names)):
             # No replica holds more on its GPU than at all: what is above was dealt with.
             while first < len(on_gpu) and on_gpu[first][0] > num_any:
                 first += 1
@@ -102,12 +158,21 @@ class KvIndex:
 
     def holding(self, name: int) -> int:
         """The set of replicas that hold this block, and so all before it."""
-        return self._any.holding(name)
+        return self._any.holding(name) & ~self._gone_mask
+
+    def _held(self, groups: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Without replicas whose blocks are being forgotten: those break no bound of another's."""
+        gone = self._gone_mask
+        if not gone:
+            return groups
+        return [(num, replicas & ~gone) for num, replicas in groups if replicas & ~gone]
 
     def _stored(self, replica: int, event: Stored) -> None:
         if not event.is_whole or not event.is_local or event.medium not in ("GPU", "CPU"):
             return
-        known = self._replicas.setdefault(replica, _Replica())
+        known = self._replicas.get(replica)
+        if known is None:
+            known = self._begin(replica)
         if known.group is None:
             known.group = event.group
         if known.group != event.group:
@@ -126,11 +191,16 @@ class KvIndex:
                 block.on_gpu = True
             else:
                 block.num_in_l1 += 1
+                known.num_in_l1 += 1
                 self._num_in_l1 += 1
             added.append(block.name)
         self._any.stored(replica, added)
         if event.medium == "GPU":
             self._gpu.stored(replica, added)
+        if known.since is not None:
+            known.since.update(added)
+            if event.medium == "GPU":
+                known.since_on_gpu.update(added)
 
     def _names(self, known: _Replica, event: Stored) -> list[int]:
         """Names of the event's blocks.
@@ -165,23 +235,32 @@ class KvIndex:
                 continue
             if event.medium == "GPU" and block.on_gpu:
                 block.on_gpu = False
-                self._gpu.removed(replica, (block.name,))
+                self._gpu.drop(replica, block.name)
+                known.since_on_gpu.discard(block.name)
             elif event.medium == "CPU" and block.num_in_l1:
                 block.num_in_l1 -= 1
+                known.num_in_l1 -= 1
                 self._num_in_l1 -= 1
-            self._tidy(replica, known, engine_hash, block)
+            self._drop_unheld(replica, known, engine_hash, block)
 
     def _cleared(self, replica: int) -> None:
         known = self._replicas.get(replica)
         if known is None:
             return
+        if not known.num_in_l1:
+            self._put_off(replica, known)
+            self._begin(replica).group = known.group
+            return
         self._gpu.removed(replica, [block.name for block in known.blocks.values() if block.on_gpu])
+        known.since_on_gpu.clear()
         for engine_hash, block in list(known.blocks.items()):
             block.on_gpu = False
-            self._tidy(replica, known, engine_hash, block)
+            self._drop_unheld(replica, known, engine_hash, block)
 
-    def _tidy(self, replica: int, known: _Replica, engine_hash: EngineHash, block: _Block) -> None:
+    def _drop_unheld(self, replica: int, known: _Replica, engine_hash: EngineHash, block: _Block) -> None:
         if not block.on_gpu and not block.num_in_l1:
             del known.blocks[engine_hash]
             self._num_blocks -= 1
-            self._any.removed(replica, (block.name,))
+            self._any.drop(replica, block.name)
+            if known.since is not None:
+                known.since.discard(block.name)

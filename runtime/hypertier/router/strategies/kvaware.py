@@ -28,7 +28,7 @@ from hypertier.router.replicas.models import MAX_MODELS
 from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.loads import Sent
-from hypertier.router.strategies.prefixaware import OFFSETS, PrefixAware
+from hypertier.router.strategies.prefixaware import OFFSETS, RUNS_A_TURN, PrefixAware
 from hypertier.router.strategies.prefixes import Prefixes
 
 log = logging.getLogger("hypertier.router")
@@ -36,6 +36,8 @@ log = logging.getLogger("hypertier.router")
 INDEX_SHARE, LINKS_SHARE, COMPUTING_SHARE = 0.6, 0.2, 0.05
 """Of the memory: for what engines hold, for prompts' tokens, and for what is being computed; the rest is
 `prefixaware`'s."""
+BLOCKS_A_TURN = 1024
+"""Of what engines no longer hold, so many blocks go in one turn of the event loop."""
 MAX_ASKED = 32
 """Prompts of which an engine is asked at once; more are counted as `busy`, and asked when they come again."""
 MAX_ASKED_BYTES = 32 * 2**20
@@ -89,6 +91,8 @@ class KvAware(PrefixAware):
         number = self._numbers.get(replica)
         if number is not None:
             self.index.apply(number, event)
+            if self.index.is_behind:
+                self._turns.begin()
 
     def hear(self, replica: Replica, block_size: int | None = None, rendering: int | None = None) -> None:
         """All that the replica says is heard from now on, until it is to be forgotten, and may be believed.
@@ -126,6 +130,7 @@ class KvAware(PrefixAware):
         self._doubted &= ~(1 << number)
         self._computing.forget(number)
         self.index.forget(number)
+        self._turns.begin()
         self._render(number, None)
 
     def _render(self, number: int, rendering: int | None) -> None:
@@ -189,6 +194,8 @@ class KvAware(PrefixAware):
         if hashes and is_heard:
             capacity = self._scoring.pending_size(number) + request.num_bytes
             self._computing.record(number, hashes, capacity, max_bytes=self._max_computing_bytes)
+            if self._computing.is_behind:
+                self._turns.begin()
         if request.prompt is not None and not self.links.knows(request.block_hashes):
             if is_heard:  # another's tokens need not be those of its blocks
                 self._ask(request.prompt, request.block_hashes, choice.replica)
@@ -218,6 +225,9 @@ class KvAware(PrefixAware):
     def _bound(self) -> None:
         super()._bound()
         self._computing.bound(self._max_computing_bytes)
+
+    def _tidy(self) -> bool:
+        return super()._tidy() or self._computing.tidy(RUNS_A_TURN) or self.index.tidy(BLOCKS_A_TURN)
 
     def _leave(self, replica: Replica, number: int) -> None:
         super()._leave(replica, number)

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from typing import ClassVar
 
 from hypertier.router.api.openai import BLOCK_ENDS, InferenceRequest, likely_bytes, prefix_bytes
+from hypertier.router.process.turns import Turns
 from hypertier.router.replicas.cache_sizes import CacheSizes
 from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 from hypertier.router.strategies.by_score import Choice
@@ -16,6 +17,8 @@ from hypertier.router.strategies.scoring import Scoring
 
 OFFSETS = (0, *BLOCK_ENDS)
 """Bytes before each block."""
+RUNS_A_TURN = 256
+"""Of what is forgotten, so many runs go in one turn of the event loop: well below a millisecond."""
 
 
 class PrefixAware:
@@ -36,6 +39,7 @@ class PrefixAware:
         self._capacity_bytes = capacity_bytes
         self._now = now
         self._prompts = Prefixes(OFFSETS)
+        self._turns = Turns(self._tidy)
         self._scoring = Scoring()
         self._numbers: dict[Replica, int] = {}
         self._by_number: dict[int, Replica] = {}
@@ -100,6 +104,8 @@ class PrefixAware:
             capacity = self._sizes.bytes_of(choice.replica)
             rest = max(0, size - prefix_bytes(len(hashes)))
             goes_on = self._prompts.record(number, hashes, capacity, rest=rest, max_bytes=self._max_bytes)
+            if self._prompts.is_behind:
+                self._turns.begin()
         held, streamed = choice.matched_bytes, request.streamed
         self._scoring.sent(ticket, number, held, size, now, streamed=streamed, goes_on=goes_on)
 
@@ -134,6 +140,7 @@ class PrefixAware:
         self._healthy &= ~(1 << number)
         if replica.state is State.EJECTED:
             self._prompts.forget(number)
+            self._turns.begin()
 
     def _join(self, replica: Replica) -> int:
         """One came. Returns its number, the lowest that is free."""
@@ -150,10 +157,16 @@ class PrefixAware:
         heappush(self._free_numbers, number)
         self._scoring.remove(number)
         self._prompts.forget(number)
+        self._turns.begin()
 
     def _bound(self) -> None:
         """Hold all replicas to their share of the memory, which is less with each one more."""
         self._prompts.bound(self._max_bytes)
+        self._turns.begin()
+
+    def _tidy(self) -> bool:
+        """A piece of what was put off; whether there is more."""
+        return self._prompts.tidy(RUNS_A_TURN)
 
     def _mask(self, replicas: Sequence[Replica]) -> int:
         mask = 0

@@ -4,6 +4,9 @@ A block's hash covers all blocks before it, so it names a place in the tree, and
 its first one. Hashes that do not, which other routers may tell, are remembered badly, and nothing worse.
 Replicas are numbers from 0 on, and a set of them is a whole number with their bits set, as in
 `holders`.
+
+What takes long is put off: `forget` and `bound` take one step each, and what is forgotten is held no more.
+What is left is done in pieces, by `tidy`, and with each `record`.
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from hypertier.router.kv.holders import members
 from hypertier.router.strategies.loads import AS_BELIEVED, LESS, MORE
 
 RUN_BYTES, BLOCK_BYTES = 640, 44
 """Memory of what one replica was sent: 540 to 560 a run, 40 to 43 a block, by tracemalloc on CPython 3.11."""
 SHRINK, GROW = 0.9, 1.003
 """How far what a replica keeps is corrected by a beginning that was missing, and by one that was there."""
+RUNS_AT_ONCE = 64
+"""Of what was put off, so many runs go with each prompt that is recorded, which brings fewer."""
 
 
 class Run:
@@ -44,16 +50,19 @@ class _Used:
     """What one replica was sent. `ends` are the runs where its prompts ended, the one used longest ago first.
 
     What a prompt has behind its last block counts for the run where it ends, as long as none goes on there.
-    `limit` is how much it was found to keep, where that is less than it says.
+    `limit` is how much it was found to keep, where that is less than `capacity`, which it says. Its prompts
+    are numbered on from `num_prompts`, above all of that replica that are forgotten and not yet tidied.
     """
 
-    __slots__ = ("ends", "limit", "num_blocks", "num_prompts", "num_runs", "size")
+    __slots__ = ("capacity", "ends", "limit", "num_blocks", "num_prompts", "num_runs", "replica", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, replica: int, num_prompts: int) -> None:
+        self.replica = replica
         self.ends: OrderedDict[Run, float] = OrderedDict()
+        self.capacity = math.inf
         self.limit = math.inf
         self.size = 0.0
-        self.num_prompts = 0
+        self.num_prompts = num_prompts
         self.num_runs = 0
         self.num_blocks = 0
 
@@ -65,14 +74,23 @@ class _Used:
 class Prefixes:
     """Which replicas were sent how much of a prompt's beginning, the latest of each within its capacity.
 
-    `offsets[n]` is the size of a prompt's first n blocks, in the unit of capacities.
+    `offsets[n]` is the size of a prompt's first n blocks, in the unit of capacities. Of what was put off,
+    `runs_at_once` go with each prompt.
     """
 
-    def __init__(self, offsets: Sequence[float]) -> None:
+    def __init__(self, offsets: Sequence[float], *, runs_at_once: int = RUNS_AT_ONCE) -> None:
         self._offsets = offsets
+        self._runs_at_once = runs_at_once
         self._runs: dict[Any, Run] = {}  # as numbers, hashes would cost more to take than to look up
         self._used: dict[int, _Used] = {}
-        self._grown: set[int] = set()
+        self._max_bytes = math.inf
+        self.is_behind = False
+        """Something was put off."""
+        self._too_large: set[int] = set()
+        self._is_bounded_anew = False
+        self._gone: dict[int, list[_Used]] = {}  # what was forgotten and is still to be found in runs
+        self._gone_mask = 0
+        self._returned_mask = 0  # of these, replicas that were sent something since
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -89,8 +107,9 @@ class Prefixes:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that it takes, estimated."""
-        return sum(used.num_bytes for used in self._used.values())
+        """Memory that it takes, estimated, with what is forgotten and not yet tidied."""
+        gone = sum(used.num_bytes for each in self._gone.values() for used in each)
+        return gone + sum(used.num_bytes for used in self._used.values())
 
     def groups(self, block_hashes: Sequence[int]) -> list[tuple[int, int]]:
         """Replicas by how many of the prompt's first blocks they hold, most first.
@@ -99,14 +118,16 @@ class Prefixes:
         """
         found: list[tuple[int, int]] = []
         at, num_blocks, above = 0, len(block_hashes), 0
+        has_gone = self._gone_mask != 0
         while at < num_blocks:
             first: Any = block_hashes[at]
             run = self._runs.get(first)
             if run is None or run.start != at:
                 break
-            if above and run.mask != above:
-                found.append((at, above & ~run.mask))
-            above = run.mask
+            mask = self._holding(run) if has_gone else run.mask
+            if above and mask != above:
+                found.append((at, above & ~mask))
+            above = mask
             num = _num_shared(run.blocks, block_hashes, at)
             at += num
             if num < len(run.blocks):
@@ -136,7 +157,8 @@ class Prefixes:
             return False
         used = self._used.get(replica)
         if used is None:
-            used = self._used[replica] = _Used()
+            used = self._begin(replica)
+        self._max_bytes = max_bytes
         path, goes_on = self._way(block_hashes, 1 << replica, used)
         used.num_prompts = number = used.num_prompts + 1
         last = path[-1]
@@ -147,11 +169,11 @@ class Prefixes:
                 goes_on = True
         used.size += rest - used.ends.pop(last, 0.0)
         used.ends[last] = rest
-        capacity = min(capacity, used.limit)
-        while used.ends and (used.size > capacity or used.num_bytes > max_bytes):
-            self._forget_oldest(replica, used, capacity, max_bytes)
-        while self._grown:
-            self._bound(self._grown.pop(), max_bytes)
+        used.capacity = capacity
+        if used.size > min(capacity, used.limit) or used.num_bytes > max_bytes:
+            self._trim(used, self._runs_at_once)
+        if self.is_behind:
+            self.tidy(self._runs_at_once)
         return goes_on
 
     def correct(self, replica: int, surprise: int, size: float) -> None:
@@ -172,19 +194,90 @@ class Prefixes:
 
     def bound(self, max_bytes: float) -> None:
         """Each replica may take so much memory from now on, those that are sent nothing as well."""
-        for replica in list(self._used):
-            self._bound(replica, max_bytes)
-
-    def _bound(self, replica: int, max_bytes: float) -> None:
-        used = self._used.get(replica)
-        while used is not None and used.ends and used.num_bytes > max_bytes:
-            self._forget_oldest(replica, used, math.inf, max_bytes)
+        self._max_bytes = max_bytes
+        self._is_bounded_anew = self.is_behind = True
 
     def forget(self, replica: int) -> None:
         """The replica restarted or is gone: it holds nothing."""
         used = self._used.pop(replica, None)
-        while used is not None and used.ends:
-            self._forget_oldest(replica, used, 0.0, -1.0)
+        if used is not None and used.ends:
+            self._too_large.discard(replica)
+            self._gone.setdefault(replica, []).append(used)
+            self._gone_mask |= 1 << replica
+            self._returned_mask &= ~(1 << replica)
+            self.is_behind = True
+
+    def tidy(self, max_runs: int) -> bool:
+        """Drop about so many runs of what is forgotten, and of what takes too much; whether more is left.
+
+        One prompt's are dropped at once, and one replica counts as one run at least.
+        """
+        num_runs = 0
+        while num_runs < max_runs:
+            if self._gone:
+                num_runs += self._bury()
+            elif self._too_large:
+                used = self._used.get(self._too_large.pop())
+                num_runs += max(1, self._trim(used, max_runs - num_runs) if used is not None else 0)
+            elif self._is_bounded_anew:
+                self._too_large.update(self._used)
+                self._is_bounded_anew = False
+            else:
+                self.is_behind = False
+                break
+        return self.is_behind
+
+    def _begin(self, replica: int) -> _Used:
+        """It is sent the first prompt, or the first since it was forgotten."""
+        gone = self._gone.get(replica)
+        if gone is not None:
+            self._returned_mask |= 1 << replica
+        used = self._used[replica] = _Used(replica, gone[-1].num_prompts if gone is not None else 0)
+        return used
+
+    def _bury(self) -> int:
+        """Drop the runs that one forgotten prompt brought; returns how many, 1 at least."""
+        replica = next(iter(self._gone))
+        gone = self._gone[replica]
+        if gone[0].ends:
+            return self._forget_oldest(gone[0], 0.0, -1.0)
+        del gone[0]
+        if not gone:
+            del self._gone[replica]
+            self._gone_mask &= ~(1 << replica)
+            self._returned_mask &= ~(1 << replica)
+        return 1
+
+    def _trim(self, used: _Used, max_runs: int) -> int:
+        """Hold a replica to its bounds, as far as so many runs go; returns how many went."""
+        num_runs = 0
+        capacity = min(used.capacity, used.limit)
+        while used.ends and (used.size > capacity or used.num_bytes > self._max_bytes):
+            if num_runs >= max_runs:
+                self._too_large.add(used.replica)
+                self.is_behind = True
+                break
+            num_runs += self._forget_oldest(used, capacity, self._max_bytes)
+        return num_runs
+
+    def _holding(self, run: Run) -> int:
+        """The replicas that hold a run, without those by which it is forgotten."""
+        mask = run.mask & ~(self._gone_mask & ~self._returned_mask)
+        returned = mask & self._returned_mask
+        if returned:
+            for replica in members(returned):
+                if run.passed[replica] <= self._gone[replica][-1].num_prompts:
+                    mask &= ~(1 << replica)
+        return mask
+
+    def _owner(self, replica: int, number: int) -> _Used | None:
+        """What the replica's prompt of that number counts for, forgotten or not."""
+        gone = self._gone.get(replica)
+        if gone is not None:
+            for used in gone:
+                if number <= used.num_prompts:
+                    return used
+        return self._used.get(replica)
 
     def _way(self, block_hashes: Sequence[int], bit: int, used: _Used) -> tuple[list[Run], bool]:
         """The runs of a prompt, made and parted where there are none yet; the replica holds them all.
@@ -195,6 +288,7 @@ class Prefixes:
         path: list[Run] = []
         at, num_blocks = 0, len(block_hashes)
         last: Run | None = None
+        has_gone = self._gone_mask & bit != 0
         while at < num_blocks:
             first: Any = block_hashes[at]
             run = self._runs.get(first)
@@ -205,6 +299,8 @@ class Prefixes:
                 run = self._part(run, num)
             if not run.mask & bit:
                 self._take(run, bit, used)
+            elif has_gone:
+                self._take_again(run, bit, used)
             path.append(run)
             last = run
             at += num
@@ -231,10 +327,18 @@ class Prefixes:
         used.num_blocks += len(run.blocks)
         used.num_runs += 1
 
-    def _drop(self, replica: int, used: _Used, run: Run) -> None:
+    def _take_again(self, run: Run, bit: int, used: _Used) -> None:
+        """The replica was sent a run that may be one of those that it forgot."""
+        owner = self._owner(used.replica, run.passed[used.replica])
+        if owner is not None and owner is not used:
+            owner.num_blocks -= len(run.blocks)
+            owner.num_runs -= 1
+            self._take(run, bit, used)
+
+    def _drop(self, used: _Used, run: Run) -> None:
         """The replica no longer holds the run, nor anything below it."""
-        run.mask &= ~(1 << replica)
-        del run.passed[replica]
+        run.mask &= ~(1 << used.replica)
+        del run.passed[used.replica]
         end = run.start + len(run.blocks)
         used.size -= self._offsets[end] - self._offsets[run.start]
         used.num_blocks -= len(run.blocks)
@@ -256,20 +360,30 @@ class Prefixes:
         run.above = head
         self._runs[head.blocks[0]] = head
         self._runs[run.blocks[0]] = run
-        for replica in head.passed:
-            used = self._used.get(replica)
+        for replica, number in head.passed.items():
+            used = self._owner(replica, number) if self._gone_mask else self._used.get(replica)
             if used is not None:
                 used.num_runs += 1
-                self._grown.add(replica)
+                if used.num_bytes > self._max_bytes:
+                    self._too_large.add(replica)
+                    self.is_behind = True
         return head
 
-    def _forget_oldest(self, replica: int, used: _Used, capacity: float, max_bytes: float) -> None:
-        """Forget what the prompt brought that was used longest ago, from its end on, as far as need be."""
+    def _forget_oldest(self, used: _Used, capacity: float, max_bytes: float) -> int:
+        """Forget what the prompt brought that was used longest ago, from its end on, as far as need be.
+
+        Returns how many runs it went through, 1 at least.
+        """
+        replica = used.replica
         last, rest = used.ends.popitem(last=False)
         used.size -= rest
         number = last.passed.get(replica)
+        if number is None or number > used.num_prompts:  # forgotten, and sent again since
+            return 1
+        num_runs = 0
         run: Run | None = last
-        while run is not None and number is not None and run.passed.get(replica) == number:
+        while run is not None and run.passed.get(replica) == number:
+            num_runs += 1
             above = run.above
             num_kept = 0
             if used.num_bytes <= max_bytes:
@@ -278,12 +392,13 @@ class Prefixes:
                 kept = run
                 if num_kept < len(run.blocks):
                     kept = self._part(run, num_kept)
-                    self._drop(replica, used, run)
+                    self._drop(used, run)
                 used.ends[kept] = 0.0
                 used.ends.move_to_end(kept, last=False)
-                return
-            self._drop(replica, used, run)
+                return num_runs
+            self._drop(used, run)
             run = above
+        return num_runs
 
     def _num_within(self, run: Run, excess: float, *, is_whole: bool) -> int:
         """How many of a run's blocks can stay where so much has to go; all at most where it `is_whole`."""

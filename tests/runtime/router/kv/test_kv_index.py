@@ -37,6 +37,13 @@ def held(index: KvIndex, blocks: list[int]) -> dict[int, float]:
     }
 
 
+def tidied(index: KvIndex) -> KvIndex:
+    """With nothing put off."""
+    while index.tidy(1):
+        pass
+    return index
+
+
 def after(num_batches: int) -> KvIndex:
     index = KvIndex(1 << 20)
     for payload in BATCHES[:num_batches]:
@@ -87,8 +94,10 @@ def test_a_replica_that_is_forgotten_holds_nothing_and_takes_no_memory() -> None
     index.apply(0, stored(1, 2))
 
     index.forget(0)
+    left = held(index, names(1, 2))
+    tidied(index)
 
-    assert (held(index, names(1, 2)), index.num_bytes) == ({}, 0)
+    assert (left, index.num_bytes) == ({}, 0)
 
 
 def test_a_block_behind_one_that_is_not_known_is_counted_and_left() -> None:
@@ -158,6 +167,67 @@ def test_two_chunks_of_l1_that_share_a_block_hold_it_until_both_are_gone() -> No
     assert (left, held(index, names(1)), index.num_bytes) == ({0: L1_WEIGHT}, {}, 0)
 
 
+STEPS = st.tuples(
+    st.sampled_from("SSRCFT"), st.integers(0, 2), st.integers(1, 5), st.sampled_from(["GPU", "CPU"])
+)
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_what_is_forgotten_and_not_yet_tidied_is_held_by_nobody(
+    steps: list[tuple[str, int, int, str]],
+) -> None:
+    """Others are known all along, and what a replica tells meanwhile is known once nothing is left to do."""
+    index, eager = KvIndex(1 << 20), KvIndex(1 << 20)
+
+    for what, replica, block, medium in steps:
+        parent = block - 1 or None
+        if what == "T":
+            index.tidy(1)
+        elif what == "F":
+            index.forget(replica)
+            eager.forget(replica)
+        else:
+            event = {
+                "S": stored(block, parent=parent, medium=medium),
+                "R": Removed((block,), medium, 0, True),
+                "C": Cleared(),
+            }[what]
+            index.apply(replica, event)
+            eager.apply(replica, event)
+        tidied(eager)
+
+        expected, found = held(eager, names(1, 2, 3, 4, 5)), held(index, names(1, 2, 3, 4, 5))
+        for replica in range(3):
+            assert found.get(replica) == (None if index._gone_mask >> replica & 1 else expected.get(replica))
+        assert index.is_behind or index.num_bytes == eager.num_bytes
+
+    tidied(index)
+    assert held(index, names(1, 2, 3, 4, 5)) == expected if steps else not index.num_bytes
+    for replica in range(3):
+        index.forget(replica)
+    tidied(index)
+    assert (index.num_bytes, len(index._gpu), len(index._any), index._num_in_l1) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("event", [pytest.param(None, id="forget"), pytest.param(Cleared(), id="cleared")])
+def test_no_more_than_some_blocks_are_dropped_at_once(event: Cleared | None) -> None:
+    """Counted, not timed: the event loop does nothing else meanwhile."""
+    index = KvIndex(1 << 20)
+    index.apply(0, stored(*range(1, 1001)))
+
+    if event is None:
+        index.forget(0)
+    else:
+        index.apply(0, event)
+    sizes = [1000 * BLOCK_BYTES, index.num_bytes]
+    while index.tidy(10):
+        sizes.append(index.num_bytes)
+    sizes.append(index.num_bytes)
+
+    assert max(before - after for before, after in itertools.pairwise(sizes)) == 10 * BLOCK_BYTES
+    assert sizes[-1] == 0
+
+
 @given(st.lists(st.tuples(st.sampled_from("SRC"), st.integers(1, 5), st.sampled_from(["GPU", "CPU"]))))
 def test_the_index_is_what_a_plain_set_would_be(steps: list[tuple[str, int, str]]) -> None:
     index = KvIndex(1 << 20)
@@ -180,6 +250,7 @@ def test_the_index_is_what_a_plain_set_would_be(steps: list[tuple[str, int, str]
         else:
             index.apply(0, Cleared())
             on_gpu.clear()
+    tidied(index)
 
     for block in range(1, 6):
         weight = 1.0 if block in on_gpu else L1_WEIGHT if in_l1.get(block) else 0.0
@@ -257,4 +328,4 @@ def test_whatever_an_engine_says_is_held_or_malformed(said: list[tuple[str, dict
 
     assert index.num_bytes <= 4 * BLOCK_BYTES
     index.forget(0)
-    assert index.num_bytes == 0
+    assert tidied(index).num_bytes == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections import Counter
 
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 
 from hypertier.router.api.openai import InferenceRequest, prefix_bytes
 from hypertier.router.discovery.addresses import Address
+from hypertier.router.strategies.prefixaware import RUNS_A_TURN
+from hypertier.router.strategies.prefixes import BLOCK_BYTES, RUN_BYTES, RUNS_AT_ONCE
 
 
 def conversation(number: int, num_blocks: int, num_common: int = 0) -> InferenceRequest:
@@ -100,6 +104,40 @@ def test_replica_that_left_gives_its_memory_back() -> None:
     traffic.replicas.replace([])
 
     assert traffic.strategy.index_bytes == 0
+
+
+@pytest.mark.parametrize("strategy", ["prefixaware", "kvaware"])
+@pytest.mark.parametrize("change", ["ejected", "left", "joined"])
+def test_what_replicas_were_sent_is_forgotten_over_many_turns_of_the_event_loop(
+    change: str, strategy: str
+) -> None:
+    """However much it was: requests pass in between, and find what they would have found."""
+
+    async def forget() -> tuple[list[int], list[int]]:
+        traffic = Traffic(strategy, 2, index_bytes=1 << 27)
+        for number in range(6000):
+            traffic.serve(conversation(number, 8))
+        first = traffic.replicas.healthy[0]
+        if change == "ejected":
+            traffic.replicas.eject(first, "test")
+        elif change == "left":
+            traffic.replicas.replace([traffic.replicas.healthy[1].address])
+        else:
+            others = (Address("10.0.1.1", 8000 + number) for number in range(200))
+            traffic.replicas.replace([*(replica.address for replica in traffic.replicas.healthy), *others])
+        taken, matched = [traffic.strategy.index_bytes], []
+        while len(taken) < 3 or taken[-1] != taken[-3]:
+            await asyncio.sleep(0)
+            matched.append(traffic.serve(conversation(100_000, 8)).matched_bytes)
+            taken.append(traffic.strategy.index_bytes)
+        return taken, matched
+
+    taken, matched = asyncio.run(forget())
+
+    per_turn = (RUNS_A_TURN + 3 * RUNS_AT_ONCE) * (RUN_BYTES + 8 * BLOCK_BYTES)
+    assert max(before - after for before, after in itertools.pairwise(taken)) <= per_turn
+    assert taken[0] - taken[-1] > 4 * per_turn
+    assert set(matched[1:]) == {prefix_bytes(8)}
 
 
 @pytest.mark.parametrize("num_replicas", [1, 3, 16])

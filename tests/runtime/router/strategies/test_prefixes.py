@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import tracemalloc
+from itertools import chain
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from hypertier.router.kv.holders import members
 from hypertier.router.strategies.loads import AS_BELIEVED, LESS, MORE
-from hypertier.router.strategies.prefixes import SHRINK, Prefixes
+from hypertier.router.strategies.prefixes import BLOCK_BYTES, RUN_BYTES, RUNS_AT_ONCE, SHRINK, Prefixes
 
 UNITS = range(100)
 GROWING = (0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66, 78, 91)
@@ -25,6 +26,18 @@ PROMPTS = st.lists(st.integers(0, 2), max_size=12).map(
 def chain_of(number: int) -> tuple[int, ...]:
     """A prompt of ten blocks that shares none with another's."""
     return tuple(range(100 * number, 100 * number + 10))
+
+
+def tidied(prefixes: Prefixes) -> Prefixes:
+    """With nothing put off."""
+    while prefixes.tidy(1):
+        pass
+    return prefixes
+
+
+def told(prefixes: Prefixes, prompt: tuple[int, ...]) -> dict[int, int]:
+    """How many of its blocks each replica holds."""
+    return {replica: num for num, mask in prefixes.groups(prompt) for replica in members(mask)}
 
 
 def test_replicas_are_grouped_by_how_much_they_hold() -> None:
@@ -132,6 +145,7 @@ def test_a_replica_that_is_gone_holds_nothing_and_costs_nothing() -> None:
     prefixes.forget(1)
 
     assert prefixes.groups((1,)) == []
+    tidied(prefixes)
     assert (len(prefixes), prefixes.num_blocks, prefixes.num_bytes) == (0, 0, 0)
 
 
@@ -150,6 +164,10 @@ class Plain:
 
     def num_held(self, prompt: tuple[int, ...]) -> int:
         return next((i for i, block in enumerate(prompt) if block not in self.blocks), len(prompt))
+
+
+def held_plainly(plain: list[Plain], prompt: tuple[int, ...]) -> dict[int, int]:
+    return {i: num for i, one in enumerate(plain) if (num := one.num_held(prompt))}
 
 
 SENT = st.tuples(st.integers(0, 3), PROMPTS, st.integers(0, 5), st.booleans())
@@ -172,10 +190,126 @@ def test_groups_say_what_counting_block_by_block_says(
     for prompt in [*prompts, *(prompt for _, prompt, _, _ in sent)]:
         groups = prefixes.groups(prompt)
 
-        told = {replica: num for num, mask in groups for replica in members(mask)}
-        assert told == {i: num for i, one in enumerate(plain) if (num := one.num_held(prompt))}
+        assert told(prefixes, prompt) == held_plainly(plain, prompt)
         assert [num for num, _ in groups] == sorted({num for num, _ in groups}, reverse=True)
     assert prefixes.num_blocks == sum(len(one.blocks) for one in plain)
+
+
+PUT_OFF = st.tuples(st.sampled_from(["send", "send", "forget", "tidy", "bound"]), st.integers(0, 3), PROMPTS)
+
+
+@given(st.lists(PUT_OFF, max_size=60), st.integers(0, 2))
+def test_what_is_forgotten_and_not_yet_tidied_is_held_by_nobody(
+    steps: list[tuple[str, int, tuple[int, ...]]], runs_at_once: int
+) -> None:
+    """As if it was dropped at once, block by block, however much is left to do."""
+    prefixes, eager = Prefixes(GROWING, runs_at_once=runs_at_once), Prefixes(GROWING)
+    plain = [Plain() for _ in range(4)]
+
+    for what, replica, prompt in steps:
+        if what == "forget":
+            prefixes.forget(replica)
+            eager.forget(replica)
+            tidied(eager)
+            plain[replica].blocks.clear()
+        elif what == "tidy":
+            prefixes.tidy(1 + replica)
+        elif what == "bound":
+            prefixes.bound(math.inf)
+        elif prompt:
+            goes_on = prefixes.record(replica, prompt, math.inf)
+            assert goes_on == eager.record(replica, prompt, math.inf)
+            plain[replica].record(prompt, math.inf, 0)
+
+        for _, _, other in steps:
+            assert told(prefixes, other) == held_plainly(plain, other)
+
+    assert prefixes.num_blocks == sum(len(one.blocks) for one in plain)
+    counted = sum(one.num_runs for one in chain(prefixes._used.values(), *prefixes._gone.values()))
+    assert counted == sum(run.mask.bit_count() for run in prefixes._runs.values())
+    for replica in range(4):
+        prefixes.forget(replica)
+    tidied(prefixes)
+    assert (len(prefixes), prefixes.num_bytes, prefixes._gone_mask) == (0, 0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), PROMPTS.filter(len)), max_size=40), st.integers(1, 60))
+def test_what_is_too_much_and_put_off_is_at_last_what_is_dropped_at_once(
+    sent: list[tuple[int, tuple[int, ...]]], capacity: int
+) -> None:
+    prefixes = Prefixes(GROWING, runs_at_once=1)
+    plain = [Plain() for _ in range(4)]
+
+    for replica, prompt in sent:
+        prefixes.record(replica, prompt, capacity)
+        plain[replica].record(prompt, capacity, 0)
+    tidied(prefixes)
+
+    for _, prompt in sent:
+        assert told(prefixes, prompt) == held_plainly(plain, prompt)
+
+
+def full(num_replicas: int = 1, num_prompts: int = 2000) -> Prefixes:
+    """Prompts that part behind their first block, in turn sent to replicas."""
+    prefixes = Prefixes(range(5000))
+    for number in range(num_prompts):
+        prefixes.record(number % num_replicas, (1, *range(10 * number + 10, 10 * number + 14)), math.inf)
+    return prefixes
+
+
+@pytest.mark.parametrize("put_off", ["forget", "bound", "less-memory", "less-capacity"])
+def test_no_more_than_some_runs_are_dropped_at_once(put_off: str) -> None:
+    """Counted, not timed: the event loop does nothing else meanwhile."""
+    prefixes = full()
+    before = len(prefixes)
+
+    if put_off == "forget":
+        prefixes.forget(0)
+    elif put_off == "bound":
+        prefixes.bound(1000)
+    elif put_off == "less-memory":
+        prefixes.record(0, (1, 2), math.inf, max_bytes=2000)
+    else:
+        prefixes.record(0, (1, 2), 10)
+    dropped = [before - len(prefixes)]
+    while prefixes.is_behind:
+        left = len(prefixes)
+        prefixes.tidy(100)
+        dropped.append(left - len(prefixes))
+
+    assert max(dropped) <= 2 * RUNS_AT_ONCE + 4
+    assert len(dropped) > 2000 / (100 + 4)
+    assert len(prefixes) <= 4
+
+
+def test_a_run_that_many_hold_and_that_parts_has_no_more_than_some_of_them_bounded_at_once() -> None:
+    prefixes = Prefixes(range(5000))
+    share = 2 * (RUN_BYTES + 3 * BLOCK_BYTES)
+    for replica in range(1000):
+        for prompt in ((1, 2, 3), (10 * replica + 10, 10 * replica + 11, 10 * replica + 12)):
+            prefixes.record(replica, prompt, math.inf, max_bytes=share)
+    before = len(prefixes)
+
+    prefixes.record(0, (1, 2, 9), math.inf, max_bytes=share)
+
+    assert before - len(prefixes) <= 2 * RUNS_AT_ONCE
+    assert prefixes.is_behind
+    tidied(prefixes)
+    assert prefixes.num_bytes <= 1000 * share
+
+
+def test_memory_does_not_grow_while_there_is_more_to_forget() -> None:
+    """However often a replica restarts, and whatever it is sent: prompts tidy more than they bring."""
+    prefixes = full(num_replicas=4)
+    most = prefixes.num_bytes
+
+    for number in range(1000):
+        prefixes.forget(number % 4)
+        prompt = (2, *range(-14 * number - 14, -14 * number))
+        prefixes.record(number % 4, prompt, math.inf)
+        assert prefixes.num_bytes <= most + RUN_BYTES + 15 * BLOCK_BYTES
+
+    assert prefixes.num_bytes < most / 10
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), PROMPTS.filter(len)), max_size=40), st.integers(0, 8000))
@@ -199,6 +333,7 @@ def test_a_replica_that_is_sent_nothing_keeps_no_more_than_its_share() -> None:
         prefixes.record(0, tuple(range(100 * number, 100 * number + 40)), 1e9)
 
     prefixes.bound(10_000)
+    tidied(prefixes)
 
     assert 0 < prefixes.num_bytes <= 10_000
     assert prefixes.groups(tuple(range(4900, 4940))) == [(40, 0b1)]
@@ -223,6 +358,7 @@ def test_hashes_that_are_no_chain_do_no_harm(
 
     for replica in range(3):
         prefixes.forget(replica)
+    tidied(prefixes)
     assert (len(prefixes), prefixes.num_bytes) == (0, 0)
 
     chained = tuple(range(100, 103))
