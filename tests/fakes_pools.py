@@ -10,7 +10,7 @@ from hypertier.router.admission import Arrival, Grant
 from hypertier.router.api.openai import Refusal
 from hypertier.router.discovery.addresses import Address
 from hypertier.router.http.heads import Request
-from hypertier.router.replicas.models import Models
+from hypertier.router.replicas.models import Models, asked_model
 from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 from hypertier.spec.access import Access, Queue
 
@@ -52,6 +52,8 @@ class World:
         self.pools = self.gate.pools
         self.arrivals: list[Arrival] = []
         self.running: dict[int, Grant] = {}
+        self.on: dict[int, Replica | None] = {}
+        """Where each of them is, None where no replica was there."""
         self.held: dict[int, Grant] = {}
         self.sent: list[int] = []
         self.refused: list[int] = []
@@ -68,6 +70,8 @@ class World:
         number = self.arrivals.index(arrival)
         self.sent.append(number)
         self.running[number] = grant
+        self.on[number] = None
+        self.send(number)
 
     def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
         self.refused.append(self.arrivals.index(arrival))
@@ -80,20 +84,49 @@ class World:
         self.gate.admit(arrival)
         return len(self.arrivals) - 1
 
+    def send(self, number: int, failed: Replica | None = None) -> None:
+        """To the replica that has least of those that serve its model, but not to the one that failed."""
+        model = asked_model(self.arrivals[number].request, self.models.aliases)
+        found = self.replicas.healthy
+        for name in self.models.split.get(model, [model])[:1] if model is not None else []:
+            found = tuple(self.models.servers(name, found))
+        found = tuple(replica for replica in found if replica is not failed)
+        if found:
+            replica = min(found, key=self.num_on)
+            self._give_up_replica(number)
+            self.on[number] = replica
+            self.replicas.start(replica, 0)
+            slot = self.running[number].slot
+            assert slot is not None
+            slot.sent(replica)
+
     def end(self, number: int) -> None:
         grant = self.running.pop(number, None) or self.held.pop(number)
+        self._give_up_replica(number)
         assert grant.released is not None
         grant.released()
 
+    def fail(self, number: int) -> None:
+        """Its replica failed before it answered, and it goes to another."""
+        self.send(number, self.on[number])
+
     def hold(self, number: int) -> None:
         grant = self.held[number] = self.running.pop(number)
+        self._give_up_replica(number)
         assert grant.slot is not None
         grant.slot.leave()
 
+    def _give_up_replica(self, number: int) -> None:
+        replica = self.on.pop(number, None)
+        if replica is not None:
+            self.replicas.finish(replica)
+
     def wake(self, number: int) -> None:
-        grant = self.running[number] = self.held.pop(number)
-        assert grant.slot is not None
-        grant.slot.take()
+        self.running[number] = self.held.pop(number)
+        self.on[number] = None
+        self.send(number)
+        if self.on[number] is None:
+            self.hold(number)
 
     def come(self, *names: str) -> Replica:
         """A replica that says that it serves these; without any, one that says nothing."""
@@ -139,6 +172,10 @@ class World:
     def waiting(self) -> list[int]:
         known = {*self.sent, *self.refused}
         return [number for number, one in enumerate(self.arrivals) if number not in known and not one.gone]
+
+    def num_on(self, replica: Replica) -> int:
+        """Requests on the replica."""
+        return sum(other is replica for other in self.on.values())
 
     def pool_of(self, model: str) -> Pool:
         return self.pools.account_of(request(model)).pool

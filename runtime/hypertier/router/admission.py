@@ -11,6 +11,7 @@ from typing import Protocol
 
 from hypertier.router.api.openai import InferenceRequest, Refusal
 from hypertier.router.http.heads import Request
+from hypertier.router.replicas.replicas import Replica
 
 
 class Slot(Protocol):
@@ -20,8 +21,8 @@ class Slot(Protocol):
         """It waits for a replica to come, and others may have the room; a second time changes nothing."""
         ...
 
-    def take(self) -> None:
-        """It goes on, and has it again."""
+    def sent(self, replica: Replica) -> None:
+        """Its room is on this replica, until it is sent to another."""
         ...
 
 

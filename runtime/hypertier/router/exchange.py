@@ -123,6 +123,9 @@ class Exchange:
         self._replica = replica
         proxy.replicas.start(replica, pending_bytes)
         replica.waiting.add(self)
+        grant = self._grant
+        if grant is not None and grant.slot is not None:
+            grant.slot.sent(replica)
         self._send(reuse=True)
 
     def has_replica(self) -> bool:
@@ -133,8 +136,6 @@ class Exchange:
         """It was held, and a replica came; see `holding.Holdable`."""
         self._connecting = None
         self._was_woken = True
-        if self._grant is not None and self._grant.slot is not None:
-            self._grant.slot.take()
         self.start()
 
     def _expire(self, seconds: float) -> None:

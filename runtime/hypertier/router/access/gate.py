@@ -14,7 +14,7 @@ from hypertier.router.access.identity import CREDENTIALS, Headers, Identity, Unk
 from hypertier.router.access.keys import KeyRing
 from hypertier.router.access.limits import estimate_tokens, used_tokens
 from hypertier.router.access.paths import Paths
-from hypertier.router.access.pool import Account, Turn
+from hypertier.router.access.pool import Account, Pool, Turn
 from hypertier.router.access.pools import Pools, call_soon
 from hypertier.router.access.queue import Waits
 from hypertier.router.access.tenants import Tenant, Tenants
@@ -23,7 +23,7 @@ from hypertier.router.api.openai import Refusal
 from hypertier.router.front import deadline_of
 from hypertier.router.http.heads import Request
 from hypertier.router.replicas.models import Models
-from hypertier.router.replicas.replicas import ReplicaSet
+from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.spec.access import Access
 
 if TYPE_CHECKING:
@@ -72,41 +72,37 @@ def _prepare(request: Request, headers: Headers, tenant: Tenant) -> Refusal | No
 
 class _Lease:
     """What a request holds until it ended, see `admission.Slot`; `num_tokens` is an estimate until its answer
-    tells. On its `account` it has a slot; without one it waits for none.
+    tells. On its `account` it has a slot; without one it has none.
     """
 
-    __slots__ = ("_gate", "_is_away", "_tenant", "account", "num_tokens")
+    __slots__ = ("_gate", "_tenant", "account", "num_tokens")
 
     def __init__(self, gate: AccessGate, tenant: Tenant, num_tokens: int) -> None:
         self._gate = gate
         self._tenant = tenant
-        self._is_away = False
         self.account: Account | None = None
         self.num_tokens = num_tokens
 
     def released(self) -> None:
         self._tenant.limits.in_flight -= 1
         self._gate.counts.tokens[self._tenant.label] += self.num_tokens
-        account = self.account
-        if account is None:
-            return
-        if self._is_away:
-            account.num_away -= 1
-        else:
-            self._gate.free(account)
+        self.leave()
 
     def leave(self) -> None:
-        if self.account is not None and not self._is_away:
-            self._is_away = True
-            self.account.num_away += 1
-            self._gate.free(self.account)
+        account, self.account = self.account, None
+        if account is not None:
+            self._gate.free(account)
 
-    def take(self) -> None:
+    def sent(self, replica: Replica) -> None:
         """Whoever queues."""
-        if self.account is not None and self._is_away:
-            self._is_away = False
-            self.account.num_away -= 1
-            self.account.take()
+        pools, before = self._gate.pools, self.account
+        assert pools is not None
+        self.account = account = pools.account_on(replica)
+        account.take()
+        if before is not None:
+            before.free()
+            if before.pool is not account.pool:
+                self._gate.freed(before.pool)
 
     def answered(self, end_of_answer: bytes) -> None:
         used = used_tokens(end_of_answer)
@@ -276,7 +272,11 @@ class AccessGate:
     def free(self, account: Account) -> None:
         """A request that was sent ended, or waits for a replica to come."""
         account.free()
-        if self.pools is not None and self.pools.has_waiting(account.pool):
+        self.freed(account.pool)
+
+    def freed(self, pool: Pool) -> None:
+        """One of its slots is."""
+        if self.pools is not None and self.pools.has_waiting(pool):
             self.dispatch()
 
     def _send(self, turn: Turn) -> None:

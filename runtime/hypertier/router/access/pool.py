@@ -49,23 +49,16 @@ class Turn:
 
 
 class Account:
-    """The slots that requests of one model have, and of which pool, now. Without a `model`, those of any.
-
-    `num_away` wait for a replica, and may have a slot again.
+    """The slots that some requests have, and of which pool, now: those on one replica; before they are sent,
+    those of one `model`, or of any.
     """
 
-    __slots__ = ("model", "num_away", "pool", "running")
+    __slots__ = ("model", "pool", "running")
 
     def __init__(self, pool: Pool, model: bytes | None = None) -> None:
         self.pool = pool
         self.model = model
         self.running = 0
-        self.num_away = 0
-
-    @property
-    def is_used(self) -> bool:
-        """Some request has a slot, or may have it again."""
-        return self.running > 0 or self.num_away > 0
 
     def take(self) -> None:
         """One more is on an engine."""
@@ -76,6 +69,12 @@ class Account:
         """One is no longer."""
         self.running -= 1
         self.pool.running -= 1
+
+    def move(self, pool: Pool) -> None:
+        """All are in this pool."""
+        self.pool.running -= self.running
+        self.pool = pool
+        pool.running += self.running
 
 
 class Pool:

@@ -102,7 +102,7 @@ class Pools:
         self._only: Pool | None = self._pools[0]
         self._anywhere = Pool(size)
         self._nowhere = Pool(size)
-        """Of models whose replicas all left."""
+        """Of models whose replicas all left, and of what is still on replicas that are out."""
         self._by_model: dict[bytes, Pool] = {}
         self.counts: dict[str, PoolCounts] = {}
         """By name of pools that there are, or were."""
@@ -110,6 +110,8 @@ class Pools:
         self._former: list[Account] = []
         """Of guests of pools that are no more."""
         self._pool_of: dict[Replica, Pool] = {}
+        self._on: dict[Replica, Account] = {}
+        """Of what is on each, wherever its model, or what it serves, went since."""
         self._key: object = None
         self._follow()
         replicas.watch(self._replica_changed)
@@ -168,6 +170,13 @@ class Pools:
         account.take()
         return account
 
+    def account_on(self, replica: Replica) -> Account:
+        """The account of what is on the replica, which goes where that goes."""
+        account = self._on.get(replica)
+        if account is None:
+            account = self._on[replica] = Account(self._pool_of.get(replica, self._nowhere))
+        return account
+
     def has_waiting(self, pool: Pool) -> bool:
         """Somebody waits who could have a slot of this pool."""
         return len(pool.queue) > 0 or len(self._anywhere.queue) > 0
@@ -218,18 +227,24 @@ class Pools:
     def _models_changed(self, replica: Replica | None) -> None:
         if replica is not None:
             self._count(replica)
+            account = self._on.get(replica)
+            if account is not None:
+                account.move(self._pool_of.get(replica, self._nowhere))
         if not self._is_due:
             self._is_due = True
             self._later(self._settle)
 
     def _settle(self) -> None:
         self._is_due = False
+        for replica in [one for one, account in self._on.items() if not account.running]:
+            if replica.state is State.LEAVING:
+                del self._on[replica]
         if self._key != (self._models.version, self._models.num_silent > 0):
             self._follow()
         self._ready()
 
     def _follow(self) -> None:
-        """Find the pools anew; those that wait and those that have slots go with their models."""
+        """Find the pools anew: who waits goes with its model, who is on a replica with that."""
         self._key = (self._models.version, self._models.num_silent > 0)
         found = shared(self._models)
         successors = _successors(self._pools, found)
@@ -259,6 +274,9 @@ class Pools:
             pool.limit = self.limit(0)
         for replica in self._replicas.healthy:
             self._count(replica)
+        for replica, account in self._on.items():
+            account.pool = self._pool_of.get(replica, self._nowhere)
+            account.pool.running += account.running
 
     def _name(self) -> None:
         """Have each counted under its name, and forget the names of those that went first."""
@@ -281,9 +299,10 @@ class Pools:
             del self.counts[name]
 
     def _move_accounts(self, before: list[Pool], heirs: dict[Pool, Pool]) -> None:
+        """Those of what is not sent yet."""
         kept = set(self._pools)
         guests = [*self._former, *(old.guests for old in before if old not in kept)]
-        self._former = [account for account in guests if account.is_used]
+        self._former = [account for account in guests if account.running]
         for account in self._former:
             account.pool = heirs.get(account.pool, self._nowhere)
         for model, account in list(self._accounts.items()):
@@ -297,7 +316,7 @@ class Pools:
             account.pool.running += account.running
         waited_for = {turn.account for pool in (*before, *self) for turn in pool.queue}
         for model, account in list(self._accounts.items()):
-            is_used = account.is_used or account in waited_for
+            is_used = account.running or account in waited_for
             if not is_used and self._pool_of_model(model) is None:
                 del self._accounts[model]
 

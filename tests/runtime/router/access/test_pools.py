@@ -91,9 +91,59 @@ def test_those_that_wait_part_where_their_models_no_longer_share_replicas() -> N
     assert world.waiting == [4, 5]
 
     world.say(both, ("b",))
+    assert world.waiting == [4, 5]  # it is full, of what it was sent before
+    for number in [number for number, replica in world.on.items() if replica is both]:
+        world.end(number)
 
     assert world.sent == [0, 1, 2, 3, 4, 5]
-    assert (world.pool_of("a").running, world.pool_of("b").running) == (4, 2)
+    assert (world.pool_of("a").running, world.pool_of("b").running) == (2, 2)
+
+
+@pytest.mark.parametrize("tie", ["a list", "a split", "no list"])
+def test_what_runs_while_pools_part_counts_where_its_replica_is(tie: str) -> None:
+    world = World()
+    names = {"a list": ("a", "b"), "a split": ("a",), "no list": ()}[tie]
+    world.split({b"m": (b"a", b"b")} if tie == "a split" else {})
+    one = world.come(*names)
+    other = world.come(*(("b",) if tie == "a split" else names))
+    streams = [world.ask(model) for model in ("m" * 2 + "bb" if tie == "a split" else "bbbb")]
+    assert [world.num_on(one), world.num_on(other)] == [2, 2]
+
+    world.split({})
+    world.say(one, ("a",))
+    world.say(other, ("b",))
+    world.ask("a")
+    world.ask("b")
+
+    assert world.sent == streams  # all engines are full
+    assert (world.pool_of("a").running, world.pool_of("b").running) == (2, 2)
+
+
+def test_what_ends_on_a_replica_that_leaves_keeps_nobody_from_the_others() -> None:
+    world = World()
+    world.come("a")
+    leaving = world.come("a")
+    streams = [world.ask("a") for _ in range(4)]
+    waits = world.ask("a")
+
+    world.leave(leaving)
+    world.end(next(number for number in streams if world.on[number] is not leaving))
+
+    assert world.sent == [*streams, waits]
+
+
+def test_what_goes_to_another_replica_counts_there() -> None:
+    world = World()
+    world.come("a")
+    world.come("b")
+    number = world.ask(None)
+    first = world.on[number]
+
+    world.fail(number)
+
+    assert world.on[number] not in (first, None)
+    counted = {name: world.pool_of(name).running for name in "ab"}
+    assert counted == {name: int(world.on[number] is world.listed["ab".index(name)]) for name in "ab"}
 
 
 def test_pools_are_found_once_for_all_that_changes_at_a_time() -> None:
@@ -180,7 +230,7 @@ LISTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=2, unique=True).ma
 SPLITS: list[dict[bytes, tuple[bytes, ...]]] = [{}, {b"m": (b"a", b"b")}, {b"m": (b"b", b"c"), b"a": (b"c",)}]
 STEPS = st.one_of(
     st.tuples(st.just("ask"), st.lists(st.sampled_from(MODELS), min_size=1, max_size=6)),
-    st.tuples(st.sampled_from(("end", "hold", "wake", "go")), st.integers(0, 99)),
+    st.tuples(st.sampled_from(("end", "fail", "hold", "wake", "go")), st.integers(0, 99)),
     st.tuples(st.just("come"), st.one_of(LISTS, st.just(()))),
     st.tuples(st.just("say"), st.tuples(st.integers(0, 9), st.one_of(LISTS, st.just(())))),
     st.tuples(st.sampled_from(("leave", "eject", "admit")), st.integers(0, 9)),
@@ -193,7 +243,12 @@ STEPS = st.one_of(
 def step(world: World, kind: str, argument: Any) -> None:
     """One of what may happen, where it can."""
     listed = world.listed
-    choices = {"end": [*world.running, *world.held], "hold": list(world.running), "wake": list(world.held)}
+    choices = {
+        "end": [*world.running, *world.held],
+        "fail": list(world.running),
+        "hold": list(world.running),
+        "wake": list(world.held),
+    }
     if kind == "ask":
         for model in argument:
             world.ask(model)
@@ -231,7 +286,10 @@ def check(world: World) -> None:
     assert world.gate.num_running == len(world.running)
     for pool in pools:
         assert all(turn.pool is turn.account.pool is pool for turn in pool.queue)
-        assert pool.running == len([one for one in world.running.values() if _pool_of(one) is pool])
+        on = [replica for replica in world.listed if world.pools._pool_of.get(replica) is pool]
+        unsent = [n for n, one in world.running.items() if world.on[n] is None and _pool_of(one) is pool]
+        if pool is not world.pools._nowhere:
+            assert pool.running == sum(map(world.num_on, on)) + len(unsent)  # what its engines have
         if pool.running < pool.limit and pool is not world.pools._anywhere:
             assert not pool.queue  # who has room lets nobody wait
             assert not world.pools._anywhere.queue or not pool.num_healthy
