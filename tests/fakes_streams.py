@@ -73,6 +73,7 @@ class Reciter:
         head = {"id": f"{'chat' if is_chat else ''}cmpl-{id(self)}", "created": id(self) % 1000, "model": "m"}
         head["object"] = "chat.completion.chunk" if is_chat else "text_completion"
         usage = {"prompt_tokens": len(prompt), "prompt_tokens_details": {"cached_tokens": len(prompt)}}
+        options = body.get("stream_options") or {}
         events: list[dict[str, Any]] = []
         if is_chat:
             first = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
@@ -88,7 +89,10 @@ class Reciter:
             if not is_chat:
                 choice["prompt_token_ids"] = prompt if wants and written == len(tokens) else None
             events.append({**head, "choices": [choice]})
-        if (body.get("stream_options") or {}).get("include_usage"):
+            if options.get("continuous_usage_stats"):
+                so_far = {"completion_tokens": written, "total_tokens": len(prompt) + written}
+                events[-1]["usage"] = {"prompt_tokens": len(prompt), **so_far}
+        if options.get("include_usage"):
             usage |= {"completion_tokens": written, "total_tokens": len(prompt) + written}
             events.append({**head, "choices": [], "usage": usage})
         return events

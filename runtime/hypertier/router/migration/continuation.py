@@ -122,7 +122,7 @@ _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class Plan:
     """What is known of a request that can be gone on with: `carried` is in the request for the rest."""
 
-    __slots__ = ("carried", "is_chat", "max_tokens", "min_tokens", "tells_usage", "tells_usage_often")
+    __slots__ = ("carried", "is_chat", "max_tokens", "min_tokens", "tells_usage")
 
     def __init__(self, is_chat: bool, carried: dict[str, Any]) -> None:
         self.is_chat = is_chat
@@ -132,7 +132,6 @@ class Plan:
         options = carried.get("stream_options")
         told = options if isinstance(options, dict) else {}
         self.tells_usage = bool(told.get("include_usage"))
-        self.tells_usage_often = self.tells_usage and bool(told.get("continuous_usage_stats"))
 
 
 def plan(path: bytes, body: bytes | bytearray) -> Plan | str:
@@ -204,6 +203,7 @@ class Transcript:
         self._open_has_text = False
         self._num_prompt = 0
         self._num_before = 0  # tokens that engines before this one wrote
+        self._num_told = 0  # tokens by the usage of its pieces
 
     def read(self, event: bytes) -> bytes:
         """An event of an engine's as the client gets it, both with the empty line at the end."""
@@ -230,6 +230,7 @@ class Transcript:
             self.lose("malformed")
         if told.get("usage") is not None:
             self._usage_told = self._usage_told or choice is None
+            self._num_told = max(self._num_told, self._num_before + _num_written(told["usage"]))
         if self._is_first:
             return without_ids(event)
         return b"data: %b\n\n" % msgspec.json.encode(self._reshaped(told, choice))
@@ -373,8 +374,10 @@ class Transcript:
         told = {**told, **self._head}
         usage = told.get("usage")
         if isinstance(usage, dict):
-            written = usage.get("completion_tokens")
-            told["usage"] = self._usage(self._num_before + (written if type(written) is int else 0), usage)
+            # Tokens that were dropped at the seam were counted, and come again.
+            is_so_far = choice is not None
+            num_written = self._num_told if is_so_far else self._num_before + _num_written(usage)
+            told["usage"] = self._usage(num_written, usage)
         if choice is not None:
             choice = {**choice, "token_ids": None, "prompt_token_ids": None}
             if self._plan.is_chat:
@@ -407,6 +410,12 @@ def _ids(told: Any) -> array[int] | None:
         return array("I", told) if isinstance(told, list) else None
     except (TypeError, OverflowError):
         return None
+
+
+def _num_written(usage: Any) -> int:
+    """By the `usage` that an engine told."""
+    told = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    return told if type(told) is int else 0
 
 
 def _is_fault(told: dict[str, Any]) -> bool:

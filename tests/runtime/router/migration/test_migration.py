@@ -144,6 +144,19 @@ def test_pieces_of_the_rest_have_the_members_of_an_unbroken_answers(path: bytes)
     assert sorted(choices_of(events_of(whole))[-1]) == sorted(choices_of(events_of(answer))[-1])
 
 
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS], ids=["chat", "completion"])
+def test_usage_of_its_pieces_never_goes_back(path: bytes) -> None:
+    often = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    for num_pieces in range(1, NUM_TOKENS):
+        answer, *_ = served(Reciter(num_pieces), Reciter(), asking(path, **often))
+
+        told = [event["usage"] for event in events_of(answer)[:-1] if event.get("usage")]
+        written = [usage["completion_tokens"] for usage in told]
+        assert written == sorted(written)
+        assert written[-1] == NUM_TOKENS
+        assert all(usage["total_tokens"] == len(PROMPT) + usage["completion_tokens"] for usage in told)
+
+
 def test_a_completion_has_but_one_limit() -> None:
     made = plan(COMPLETIONS, b'{"prompt": "hi", "max_tokens": 9, "max_completion_tokens": 5}')
 
