@@ -51,6 +51,7 @@ class Exchange:
     _connecting: asyncio.Task[None] | Place | None = None
     _tried: Collection[Replica] = ()
     _failures: tuple[str, ...] = ()  # of those in `_tried`, see `failed`
+    _has_failed = False
     _is_computed = False
     _started = False
     _was_woken = False
@@ -276,6 +277,7 @@ class Exchange:
             self._proxy.counts.retried("stale")
             self._send(reuse=False)
             return
+        self._has_failed = True
         if cause == "connect":
             self._proxy.replicas.eject(replica, cause)
         else:
@@ -487,6 +489,7 @@ class Exchange:
                 now,
                 self.prefilled,
                 self._broke_off,
+                self._has_failed,
             )
         )
 

@@ -83,9 +83,9 @@ class BrokeOff:
 class Decision:
     """One request that ended. Times are seconds, None where they did not come.
 
-    `choice` is the last one; `broke_off` are those that had written a part before. `candidates` and the
-    tokens are those of requests that asked to be explained; an engine tells cached tokens with
-    `--enable-prompt-tokens-details`.
+    `choice` is the last one; `broke_off` are those that had written a part before. It `has_failed` where a
+    replica did before its answer, whoever answered then. `candidates` and the tokens are those of requests
+    that asked to be explained; an engine tells cached tokens with `--enable-prompt-tokens-details`.
     """
 
     __slots__ = (
@@ -95,6 +95,7 @@ class Decision:
         "end_of_answer",
         "ended_at",
         "first_byte_seconds",
+        "has_failed",
         "model",
         "prefilled",
         "prompt_bytes",
@@ -119,6 +120,7 @@ class Decision:
         ended_at: float = 0.0,
         prefilled: Prefilled | None = None,
         broke_off: Sequence[BrokeOff] = (),
+        has_failed: bool = False,
     ) -> None:
         self.request_id = request_id
         self.model = model
@@ -133,6 +135,7 @@ class Decision:
         self.ended_at = ended_at
         self.prefilled = prefilled
         self.broke_off = broke_off
+        self.has_failed = has_failed
 
     @property
     def predicted_seconds(self) -> float | None:
@@ -142,8 +145,12 @@ class Decision:
 
     @property
     def fault(self) -> str:
-        """Its status as the model is judged by it: `broken` where a replica broke off, whoever went on."""
-        return "broken" if self.broke_off else self.status
+        """Its status as the model is judged by it, whoever answered in the end: `broken` where a replica
+        broke off, `5xx` where one failed before.
+        """
+        if self.broke_off:
+            return "broken"
+        return "5xx" if self.has_failed else self.status
 
     def told(self, epoch: float) -> dict[str, Any]:
         """As JSON; `epoch` is the time since 1970 at which the router's clock was 0."""

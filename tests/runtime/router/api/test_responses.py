@@ -122,12 +122,15 @@ PATHS = {
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 def test_response_that_another_router_heard_is_found_and_then_known(path: Any) -> None:
+    faults: list[str] = []
+
     async def act() -> tuple[list[int], list[int]]:
         engines = keepers(5)
         async with routed(*engines) as other:
             while not engines[3].answer.kept:  # type: ignore[union-attr]
                 await ask(other.port, create())
         async with routed(*engines) as router:
+            router.front._proxy.decisions.tell(lambda decision: faults.append(decision.fault))
             before = asked(engines)
             first = await ask(router.port, path(b"resp_e3x0"))
             between = asked(engines)
@@ -139,6 +142,7 @@ def test_response_that_another_router_heard_is_found_and_then_known(path: Any) -
     assert statuses == [200, 200]
     assert nums_asked[0] <= 5
     assert nums_asked[1] == 1
+    assert faults == ["2xx", "2xx"]  # who has it not did not fail
 
 
 def test_response_that_nobody_has_is_the_engines_own_404_and_harms_none() -> None:

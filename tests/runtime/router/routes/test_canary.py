@@ -207,6 +207,43 @@ def test_a_canary_whose_streams_break_off_is_to_blame_though_clients_see_none_of
     assert 'hypertier_router_canary_rollbacks_total{canary="m2",cause="errors",model="m"} 1.0' in page
 
 
+class Unsteady:
+    """Of one model's engines: whichever is asked first answers each second request with 503."""
+
+    def __init__(self) -> None:
+        self.asked: set[bytes] = set()
+
+    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        fails = request.body not in self.asked and len(self.asked) % 2 == 1
+        self.asked.add(request.body)
+        writer.write(json_answer(b"{}", b"503 Service Unavailable" if fails else b"200 OK"))
+
+
+@pytest.mark.parametrize("is_both", [False, True], ids=["the canary alone", "both models"])
+def test_a_canary_whose_replicas_fail_before_others_answer_is_to_blame(is_both: bool, tmp_path: Path) -> None:
+    async def act() -> tuple[list[int], float, str]:
+        path = tmp_path / "routes.yaml"
+        path.write_text("models: {m: {split: {m: 60, m2: 40}, rollback: {minRequests: 10}}}")
+        canary, stable = Unsteady(), Unsteady() if is_both else None
+        engines = [FakeEngine(canary, models=("m2",)) for _ in range(4)]
+        engines += [FakeEngine(stable, models=("m",)) for _ in range(4)]
+        async with routed(*engines, routes=str(path), strategy="roundrobin") as router:
+            client = await RawClient.connect(router.port)
+            statuses = []
+            for number in range(200):
+                body = json.dumps(json.loads(BODY) | {"user": str(number)}).encode()
+                client.send(post(CHAT, body, b"x-session-id: %d" % number))
+                statuses.append((await client.answer()).status)
+            return statuses, sum(router.metrics.counts.retries.values()), router.metrics.text().decode()
+
+    statuses, num_retries, page = run_loop(act())
+
+    assert num_retries > 5
+    assert set(statuses) == {200}
+    is_out = 'hypertier_router_canary_rollbacks_total{canary="m2",cause="errors",model="m"} 1.0' in page
+    assert is_out != is_both
+
+
 def test_to_ask_where_a_request_would_go_is_no_request(tmp_path: Path) -> None:
     async def act() -> tuple[set[str], int]:
         path = tmp_path / "routes.yaml"
