@@ -207,6 +207,7 @@ class Router:
                 settings.migration_limit,
                 self._models.context_of,
                 idle_seconds=settings.stream_idle_timeout_seconds,
+                idle_where_out_seconds=settings.health_timeout_seconds,
             )
             self.front.migration = migration
             self.metrics.registry.register(MigrationCounts(migration))

@@ -35,7 +35,7 @@ from hypertier.router.migration.migration import Migration
 from hypertier.router.migration.token_ids import WithoutIds
 from hypertier.router.prefill.prefill import with_members, without_members
 from hypertier.router.proxy import Client, Proxy
-from hypertier.router.replicas.replicas import Replica
+from hypertier.router.replicas.replicas import Replica, State
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.telemetry.decisions import BrokeOff
 
@@ -65,12 +65,12 @@ def sweep(migration: Migration, tick: int, pending: Iterable[object]) -> None:
     if not migration.idle_seconds:
         return
     for exchange in pending:
-        if (
-            isinstance(exchange, Migratable)
-            and exchange.last_tick >= 0
-            and tick - exchange.last_tick > migration.idle_seconds
-        ):
-            exchange.leave_idle()
+        if isinstance(exchange, Migratable) and exchange.last_tick >= 0:
+            silent = tick - exchange.last_tick
+            if silent > migration.idle_seconds or (
+                silent > migration.idle_where_out_seconds and exchange.replica_is_out
+            ):
+                exchange.leave_idle()
 
 
 class Migratable(Exchange):
@@ -120,6 +120,11 @@ class Migratable(Exchange):
         else:
             self._close_upstream()
             self._go_over("idle")
+
+    @property
+    def replica_is_out(self) -> bool:
+        """Its engine does not answer its health checks either, or failed others."""
+        return self._replica is not None and self._replica.state is State.EJECTED
 
     def leave_idle(self) -> None:
         """Its engine wrote nothing for a while: go on elsewhere, where that can be.

@@ -5,6 +5,7 @@ Off unless `--migration-limit` says how often. See `migratable` for one of them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -27,7 +28,8 @@ class Migration:
     `causes` counts how they broke off (see `BrokeOff`), `ended` what came of it, `ineligible` those that
     never could be by what in their request forbids it. `context_of` a model are the tokens of its prompt and
     answer together. `idle_seconds` without a byte, once an engine has begun to write, are as a break; 0 never
-    is. `encoders` are replicas whose answers can't be read.
+    is; where the engine is out of the choice, `idle_where_out_seconds` are. `encoders` are replicas whose
+    answers can't be read.
     """
 
     def __init__(
@@ -36,10 +38,12 @@ class Migration:
         context_of: Callable[[bytes | None], int | None],
         *,
         idle_seconds: float = 0.0,
+        idle_where_out_seconds: float = math.inf,
     ) -> None:
         self.limit = limit
         self.context_of = context_of
         self.idle_seconds = idle_seconds
+        self.idle_where_out_seconds = idle_where_out_seconds
         self.encoders: set[Replica] = set()
         self.causes: Counter[str] = Counter()
         self.seam_seconds = SEAM_SECONDS

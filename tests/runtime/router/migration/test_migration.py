@@ -35,6 +35,7 @@ from hypertier.router.http.event_stream import MAX_EVENT_BYTES
 from hypertier.router.http.wire import BodyBudget
 from hypertier.router.migration.continuation import Transcript, plan
 from hypertier.router.migration.token_ids import without_ids
+from hypertier.router.replicas.replicas import State
 
 CHAT, COMPLETIONS = b"/v1/chat/completions", b"/v1/completions"
 NUM_TOKENS = len(ANSWER.encode()) + 1
@@ -682,6 +683,36 @@ def test_stream_leaves_an_engine_that_falls_silent_inside_it(path: bytes) -> Non
     assert before == []
     assert counts == {"continued": 1, "idle": 1}
     assert (decided["status"], decided["broke_off"][0]["cause"]) == ("2xx", "idle")
+
+
+@pytest.mark.parametrize(("is_out", "is_set"), [(True, True), (False, True), (True, False)])
+def test_a_stream_leaves_a_silent_engine_sooner_that_is_out_of_the_choice(is_out: bool, is_set: bool) -> None:
+    """Out alone is not enough, nor is silence; nor both where streams are never left for it."""
+
+    async def act() -> list[Counter[str]]:
+        first = Reciter(4, "idle")
+        silent = FakeEngine(first)
+        limits: dict[str, Any] = {"health_interval_seconds": 0.02, "health_timeout_seconds": 5.0}
+        limits |= {"migration_limit": 1, "stream_idle_timeout_seconds": IDLE_SECONDS if is_set else 0}
+        async with routed(silent, FakeEngine(Reciter()), **limits) as router:
+            client = await RawClient.connect(router.port)
+            client.send(asking(CHAT))
+            await eventually(lambda: first.is_idle)
+            replica = router.replicas.by_url[silent.url]
+            if is_out:
+                silent.healthy = False
+                await eventually(lambda: replica.state is State.EJECTED)
+            assert router.front.migration is not None
+            left = []
+            for ticks in (4, 10):
+                await idled(router, ticks)
+                left.append(Counter(router.front.migration.causes))
+            if not left[-1]:
+                first.go.set()
+            assert (await client.answer()).is_whole
+            return left
+
+    assert run_loop(act()) == [Counter(), Counter(idle=1) if is_out and is_set else Counter()]
 
 
 def test_a_stream_that_lacks_its_end_alone_gets_it_where_the_engine_falls_silent() -> None:
