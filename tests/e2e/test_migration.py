@@ -129,15 +129,15 @@ def killing(lab: Lab, killed: list[str]) -> Callable[[bytes], None]:
     return kill
 
 
-def freeze_core(lab: Lab, name: str) -> None:
-    """Stop the engine's process that computes, as where a GPU hangs: the one that answers HTTP goes on."""
+def signal_core(lab: Lab, name: str, what: signal.Signals) -> None:
+    """Send it to the engine's process that computes; the one that answers HTTP goes on."""
     (group,) = [record.pid for record in lab.records if record.name == name]
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             is_core = b"EngineCore" in (folder / "cmdline").read_bytes()
             pid = int(folder.name)
             if is_core and os.getpgid(pid) == group:
-                os.kill(pid, signal.SIGSTOP)
+                os.kill(pid, what)
         except (FileNotFoundError, ProcessLookupError):
             continue
 
@@ -175,7 +175,7 @@ def test_so_has_one_whose_engine_hangs_though_its_health_is_good(lab: Lab) -> No
 
     def freeze(replica: bytes) -> None:
         frozen.append(engine_of(lab, replica))
-        freeze_core(lab, frozen[0])
+        signal_core(lab, frozen[0], signal.SIGSTOP)  # as where a GPU hangs
 
     async def act(router: Router) -> tuple[Answer, Answer, dict[str, int], float]:
         whole = await stream(router, asking(lab, CHAT), until=1, act=lambda _: None)
@@ -204,6 +204,32 @@ def health_of(url: str) -> int:
     """The status of an engine's health."""
     with urllib.request.urlopen(f"{url}/health", timeout=20) as answer:
         return int(answer.status)
+
+
+def test_prompt_that_waits_where_an_engines_core_dies_is_answered_by_another(lab: Lab) -> None:
+    name = lab.engine_names[0]
+
+    async def act(router: Router) -> tuple[list[Answer], dict[str, int]]:
+        signal_core(lab, name, signal.SIGSTOP)
+        clients = [await RawClient.connect(router.port) for _ in lab.engine_names]
+        for client in clients:
+            client.send(asking(lab, CHAT, max_tokens=8))
+        (first, *_), waiting = await asyncio.wait(
+            [asyncio.create_task(client.answer()) for client in clients], return_when=asyncio.FIRST_COMPLETED
+        )
+        assert waiting  # one at each engine, and one core has stopped
+        signal_core(lab, name, signal.SIGKILL)
+        return [await first, *[await each for each in waiting]], dict(router.metrics.counts.retries)
+
+    try:
+        answers, retries = run_loop(with_router(lab, act, strategy="roundrobin"))
+    finally:
+        lab.kill(name)
+        lab.stop([name])
+
+    assert all(answer.is_whole for answer in answers), answers
+    assert [gist(answer)["finish"] for answer in answers] == [["length"], ["length"]]
+    assert retries == {"error": 1}
 
 
 def test_so_has_a_tenants_whose_rest_is_cached_for_that_tenant_alone(lab: Lab, tmp_path: Path) -> None:
