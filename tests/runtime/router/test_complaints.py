@@ -73,7 +73,10 @@ COMPLAINTS = {
     "smg PR 2468: a worker that restarted on its address never rejoins": [
         "replica_that_comes_back_is_picked_again"
     ],
-    "smg PR 1621: long prompts fill a replica unseen": ["busy_replica_loses_even_what_it_has_cached"],
+    "smg PR 1621: long prompts fill a replica unseen": [
+        "a_replica_with_one_long_prompt_is_busier_than_one_with_many_short_ones",
+        "busy_replica_loses_even_what_it_has_cached",
+    ],
     "vllm-router 110, sglang PR 8500: vLLM's own fields are stripped": [
         "request_reaches_the_engine_byte_for_byte"
     ],
@@ -87,7 +90,7 @@ COMPLAINTS = {
         "an_engine_that_is_not_as_it_says_is_named_with_why",
         "what_is_believed_cached_is_what_the_engine_finds",
     ],
-    "GIE 854, 2115, ai-gateway 827, 1209: large bodies fail": ["large_body_arrives_whole"],
+    "GIE 854, 2115, ai-gateway 827, 1209: large bodies fail": ["large_body_arrives_whole_up_to_the_bound"],
     "aibrix 1176, 1774, 1810: time-outs cut long answers": [
         "long_answer_that_is_not_streamed_outlives_the_timeouts_of_clients"
     ],

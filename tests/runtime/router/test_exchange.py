@@ -17,6 +17,7 @@ from fakes_engine import (
     RawClient,
     Received,
     Stream,
+    chunk,
     event,
     eventually,
     get,
@@ -637,21 +638,29 @@ def test_request_at_a_frozen_replica_leaves_it_for_another(others: int) -> None:
     assert num_waiting == (0 if others else 4)
 
 
-def test_large_body_arrives_whole() -> None:
-    body = b'{"messages": "' + b"x" * (20 * 1024 * 1024) + b'"}'
+def in_chunks(path: bytes, body: bytes) -> bytes:
+    head = b"POST %s HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n" % path
+    return head + chunk(body) + chunk(b"")
 
-    async def act() -> tuple[bool, int]:
+
+@pytest.mark.parametrize("sent", [post, in_chunks], ids=["with a length", "in chunks"])
+def test_large_body_arrives_whole_up_to_the_bound(sent: Callable[[bytes, bytes], bytes]) -> None:
+    """64 MiB, unless told otherwise."""
+    body = b'{"messages": "%b"}'
+    body %= b"x" * (64 * 1024 * 1024 - len(body) + 2)
+
+    async def act() -> tuple[bool, list[int], int]:
         engine = FakeEngine()
         async with routed(engine) as router:
-            client = await RawClient.connect(router.port)
-            client.send(post(CHAT, body))
-            got = await client.answer()
-            return engine.received[0].body == body, got.status
+            statuses = []
+            for one in (body, body + b" "):
+                client = await RawClient.connect(router.port)
+                client.send(sent(CHAT, one))
+                statuses.append((await client.answer()).status)
+                client.close()
+            return engine.received[0].body == body, statuses, len(engine.received)
 
-    is_same, status = run_loop(act())
-
-    assert is_same
-    assert status == 200
+    assert run_loop(act()) == (True, [200, 413], 1)
 
 
 def test_answer_that_comes_before_the_body_was_read_keeps_no_other_request_waiting(

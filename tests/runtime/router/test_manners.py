@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from fakes_engine import FakeEngine, RawClient, Received, eventually, get, json_answer, post, run_loop
 from fakes_router import routed
 
@@ -97,16 +98,37 @@ def test_long_answer_that_is_not_streamed_outlives_the_timeouts_of_clients() -> 
     assert run_loop(act()) == (200, {"done": True})
 
 
-def test_engine_sees_the_host_that_the_client_asked_for() -> None:
-    async def act() -> bytes | None:
+NAMED = b"Host: llama.models.example:8443\r\n"
+HEADS = {
+    "as most clients write it": b"GET /v1/models HTTP/1.1\r\n" + NAMED + b"\r\n",
+    "with a body": b"POST /v1/models HTTP/1.1\r\n" + NAMED + b"Content-Length: 2\r\n\r\n{}",
+    "with a body in chunks": b"POST /v1/models HTTP/1.1\r\n"
+    + NAMED
+    + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "with spaces around it": b"GET /v1/models HTTP/1.1\r\nHost: \t llama.models.example:8443 \r\n\r\n",
+    "in small letters": b"GET /v1/models HTTP/1.1\r\nx-a: 1\r\n" + NAMED.lower() + b"\r\n",
+    "HTTP/1.0": b"GET /v1/models HTTP/1.0\r\n" + NAMED + b"\r\n",
+    "in the target": b"GET http://llama.models.example:8443/v1/models HTTP/1.1\r\nHost: proxy\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("is_split", [False, True], ids=["at once", "in two pieces"])
+def test_engine_sees_the_host_that_the_client_asked_for(head: bytes, is_split: bool) -> None:
+    """However the head is written, and whichever of the router's two readers reads it."""
+
+    async def act() -> list[bytes]:
         engine = FakeEngine()
         async with routed(engine) as router:
             client = await RawClient.connect(router.port)
-            client.send(b"GET /v1/models HTTP/1.1\r\nHost: llama.models.example:8443\r\n\r\n")
+            if is_split:
+                client.send(head[:30])
+                await eventually(lambda: any(not one.is_new for one in router.connections))
+            client.send(head[30:] if is_split else head)
             await client.answer()
-            return engine.received[0].header(b"host")
+            return [value for name, value in engine.received[0].headers if name.lower() == b"host"]
 
-    assert run_loop(act()) == b"llama.models.example:8443"
+    assert run_loop(act()) == [b"llama.models.example:8443"]
 
 
 def refusal_by(*engines: FakeEngine) -> tuple[int, str]:

@@ -55,6 +55,19 @@ def test_busy_replica_loses_even_what_it_has_cached() -> None:
     assert any(replica is not home for replica in served)
 
 
+@pytest.mark.parametrize("num_served", [0, 200], ids=["before times are known", "once they are"])
+def test_a_replica_with_one_long_prompt_is_busier_than_one_with_many_short_ones(num_served: int) -> None:
+    """What is counted is what they have to compute, not requests."""
+    traffic = Traffic("prefixaware", 2)
+    for number in range(num_served):
+        traffic.serve(conversation(number, 20), seconds_per_byte=1e-5)
+
+    full = traffic.send(conversation(900, 100)).replica
+    served = [traffic.send(conversation(901 + number, 10)).replica for number in range(12)]
+
+    assert full not in served
+
+
 @pytest.mark.parametrize(("num_kept", "num_believed"), [(5, 0), (20, 20)])
 def test_a_replica_is_believed_to_hold_what_its_times_bear_out(num_kept: int, num_believed: int) -> None:
     traffic = Traffic("prefixaware", 1)
