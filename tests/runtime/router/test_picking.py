@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from fakes_router import Traffic, healthy_replicas
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hypertier.router.api.openai import InferenceRequest
+from hypertier.router.discovery.addresses import Address
 from hypertier.router.picking import Picker
 from hypertier.router.replicas.replicas import State
 from hypertier.router.settings import STRATEGIES
@@ -146,3 +150,51 @@ def test_replicas_that_start_slowly_take_all_where_no_other_is_left() -> None:
 
     assert {choice.replica for choice in choices if choice is not None} == set(new)
     assert None not in choices
+
+
+CHANGES = st.one_of(
+    st.tuples(
+        st.sampled_from(("come", "leave", "admit", "eject", "expect", "asked", "wait")), st.integers(0, 9)
+    ),
+    st.tuples(st.just("say"), st.tuples(st.integers(0, 9), st.sets(st.sampled_from("abc"), max_size=2))),
+)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(changes=st.lists(CHANGES, max_size=40))
+def test_whatever_changes_a_request_goes_to_who_serves_its_model_now(
+    strategy: str, changes: list[tuple[str, Any]]
+) -> None:
+    """Who serves a model is kept until something changes; a list of them is looked through each time."""
+    traffic = Traffic(strategy, 3)
+    for kind, argument in changes:
+        change(traffic, kind, argument)
+        for model in (b"a", b"b", b"unknown"):
+            healthy = traffic.replicas.healthy
+            servers = traffic.models.servers(model, healthy)
+            assert list(servers) == list(traffic.models.servers(model, list(healthy)))
+            assert traffic.models.servers(model, healthy) is servers
+            if servers:
+                request = InferenceRequest(600, tuple(range(8)), session=b"s", model=model)
+                assert traffic.serve(request).replica in servers
+
+
+def change(traffic: Traffic, kind: str, argument: Any) -> None:
+    replicas = traffic.replicas
+    listed = [one for one in replicas.by_url.values() if one.state is not State.LEAVING]
+    addresses = [one.address for one in listed]
+    if kind == "come":
+        replicas.replace({*addresses, Address(f"10.0.1.{argument}", 8000)})
+    elif kind == "wait":
+        traffic.now += argument
+    elif listed:
+        number, names = argument if kind == "say" else (argument, ())
+        replica = listed[number % len(listed)]
+        if kind == "leave":
+            replicas.replace(address for address in addresses if address is not replica.address)
+        elif kind in ("admit", "eject"):
+            replicas.admit(replica) if kind == "admit" else replicas.eject(replica, "test")
+        elif kind == "say":
+            traffic.models.learn(replica, [{"id": name} for name in sorted(names)])
+        else:
+            getattr(traffic.models, kind)(replica)

@@ -20,6 +20,8 @@ from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 LIST_PATH = b"/v1/models"
 MAX_MODELS = 16_384
 """Of one replica: what a longer list names beyond them is asked for as if the replica had said nothing."""
+MAX_FOUND = 1024
+"""Models of which it is kept who serves them; adapters may be ten thousands."""
 # Nothing is tried twice, and few short lines stand behind the name, so many names take no longer than one.
 _FORM_FIELD = re.compile(
     rb'name="?model"?[^\r\n]{0,256}+\r\n(?:[^\r\n]{1,256}+\r\n){0,4}+\r\n([^\r\n]{0,512}+)\r\n'
@@ -59,6 +61,9 @@ class Models:
         """What replicas that left served, and none does now: the latest `MAX_MODELS`."""
         self._last_had_more = False
         self._answer: tuple[Mapping[bytes, Sequence[bytes]], bytes] | None = None
+        self._found: dict[bytes | None, Sequence[Replica]] = {}
+        self._found_among: Sequence[Replica] = ()
+        """Who serves which models, of these."""
         self._watchers: list[Callable[[Replica], None]] = []
         self._hearers: list[Callable[[Replica | None], None]] = []
         replicas.watch(self._changed)
@@ -190,8 +195,23 @@ class Models:
     def servers(self, model: bytes, candidates: Sequence[Replica]) -> Sequence[Replica]:
         """Those of the candidates that serve the model, or, where none is known to, that did not say all.
 
-        Where replicas that said it serve all the same, one that was asked and did not is like them.
+        Where replicas that said it serve all the same, one that was asked and did not is like them. Of all
+        that may be picked it is found once, and the same tuple, until something changes.
         """
+        if candidates is not self._found_among:
+            if candidates is not self._replicas.healthy:
+                return self._find(model, candidates)
+            self._found.clear()
+            self._found_among = candidates
+        name = model if model in self.named else None  # whom nobody is known to serve are alike, and many
+        found = self._found.get(name)
+        if found is None:
+            if len(self._found) >= MAX_FOUND:
+                self._found.clear()
+            found = self._found[name] = tuple(self._find(model, candidates))
+        return found
+
+    def _find(self, model: bytes, candidates: Sequence[Replica]) -> Sequence[Replica]:
         listed, awaited = self._listed, self._awaited
         if not listed and (not awaited or not self._was_mixed):
             return candidates
@@ -285,6 +305,7 @@ class Models:
 
     def _compare(self) -> None:
         """Some replica serves, or may be picked for, something else than before."""
+        self._found.clear()
         self.is_mixed = len(self._alike) > 1
         self._was_mixed = self._was_mixed or self.is_mixed
         self.tells_apart = self.is_mixed or bool(self._untold and (self._alike or self._was_mixed))

@@ -19,6 +19,8 @@ OFFSETS = (0, *BLOCK_ENDS)
 """Bytes before each block."""
 RUNS_A_TURN = 256
 """Of what is forgotten, so many runs go in one turn of the event loop: well below a millisecond."""
+MAX_MASKS = 1024
+"""Models whose replicas are kept as a set."""
 
 
 class PrefixAware:
@@ -45,6 +47,7 @@ class PrefixAware:
         self._by_number: dict[int, Replica] = {}
         self._free_numbers: list[int] = []
         self._healthy = 0
+        self._masks: dict[int, tuple[Sequence[Replica], int]] = {}
         for replica in replicas.by_url.values():
             self._changed(replica, "listed")
         replicas.watch(self._changed)
@@ -126,6 +129,7 @@ class PrefixAware:
             self._sizes.finished(self._by_number[sent.replica], int(sent.size))
 
     def _changed(self, replica: Replica, reason: str) -> None:
+        self._masks.clear()
         number = self._numbers.get(replica)
         if replica.state is State.LEAVING:
             if number is not None:
@@ -169,7 +173,15 @@ class PrefixAware:
         return self._prompts.tidy(RUNS_A_TURN)
 
     def _mask(self, replicas: Sequence[Replica]) -> int:
+        """The set of them; of a tuple, which is a model's until something changes, it is made once."""
+        kept = self._masks.get(id(replicas))
+        if kept is not None and kept[0] is replicas:
+            return kept[1]
         mask = 0
         for replica in replicas:
             mask |= 1 << self._numbers[replica]
+        if isinstance(replicas, tuple):
+            if len(self._masks) >= MAX_MASKS:
+                self._masks.clear()
+            self._masks[id(replicas)] = replicas, mask
         return mask
