@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from fakes_cut_wire import CutWire
 from fakes_kv_publisher import Publisher, two_free_ports
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.discovery.addresses import Address
 from hypertier.router.kv.kv_events import Event, Stored
-from hypertier.router.kv.kv_streams import KvStreams, Place
+from hypertier.router.kv.kv_streams import NUM_COMPARED, KvStreams, Place
+from hypertier.router.process.open_files import allow_all_open_files
 from hypertier.router.replicas.replicas import Replica, ReplicaSet
 
 
@@ -58,8 +60,9 @@ class Listener:
 
 
 @asynccontextmanager
-async def heard(publisher: Publisher, **seconds: float) -> AsyncIterator[Listener]:
-    listener = Listener(publisher.port, **seconds)
+async def heard(publisher: Publisher, port: int | None = None, **seconds: float) -> AsyncIterator[Listener]:
+    """Heard at its own port, or at another one that leads there."""
+    listener = Listener(port or publisher.port, **seconds)
     try:
         await publisher.subscribed()
         await listener.until(lambda: listener.replica in listener.streams.in_step)
@@ -159,6 +162,101 @@ def test_an_engine_that_restarts_holds_nothing_of_what_it_did() -> None:
 
             assert listener.streams.resyncs == {"restart": 1}
             await again.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("num_unheard", [0, 1, 3, 8], ids=["behind", "less", "as-many", "more"])
+@pytest.mark.parametrize("tells_more", [True, False], ids=["and-tells-more", "and-is-quiet"])
+def test_an_engine_that_restarted_unheard_holds_nothing_of_what_it_did(
+    num_unheard: int, tells_more: bool
+) -> None:
+    """However many batches it has told when it is heard again: their numbers may go on like the old ones'."""
+
+    async def test(publisher: Publisher) -> None:
+        async with heard(publisher) as listener:
+            for block in range(3):
+                await publisher.publish(stored(block))
+            await listener.until(lambda: len(listener.blocks) == 3)
+            await publisher.close()
+            again = Publisher(publisher.port, started=1000.0)
+            for block in range(10, 10 + num_unheard):
+                await again.publish(stored(block), lost=True)
+            expected = list(range(10, 10 + num_unheard))
+            await again.subscribed()
+            if tells_more:
+                await again.publish(stored(99))
+                expected.append(99)
+
+            await listener.until(lambda: listener.num_forgotten > 0 and listener.blocks == expected)
+
+            assert listener.streams.resyncs == {"restart": 1}
+            await again.close()
+
+    run(test)
+
+
+def test_an_engine_whose_connection_was_cut_is_not_forgotten_and_what_it_told_meanwhile_is_heard() -> None:
+    async def test(publisher: Publisher) -> None:
+        port = two_free_ports()
+        wires = CutWire(publisher.port), CutWire(publisher.port + 1)
+        for number, wire in enumerate(wires):
+            await wire.start(port + number)
+        async with heard(publisher, port=port) as listener:
+            for block in range(6):
+                await publisher.publish(stored(block))
+            await listener.until(lambda: len(listener.blocks) == 6)
+
+            for wire in wires:
+                wire.cut()
+            await publisher.publish(stored(6))
+            await listener.until(lambda: len(listener.blocks) == 7)
+            await publisher.publish(stored(7))
+            await listener.until(lambda: len(listener.blocks) == 8)
+
+            assert listener.blocks == list(range(8))
+            assert (listener.num_forgotten, dict(listener.streams.resyncs)) == (0, {})
+        for wire in wires:
+            await wire.stop()
+
+    run(test)
+
+
+def test_an_engine_that_keeps_no_batch_is_begun_anew_with_each_connection() -> None:
+    """Nothing tells then whether it is the same one."""
+
+    async def test(publisher: Publisher) -> None:
+        port = two_free_ports()
+        wires = CutWire(publisher.port), CutWire(publisher.port + 1)
+        for number, wire in enumerate(wires):
+            await wire.start(port + number)
+        async with heard(publisher, port=port) as listener:
+            await publisher.publish(stored(1))
+            await listener.until(lambda: listener.blocks == [1])
+
+            wires[0].cut()
+            await listener.until(lambda: listener.streams.resyncs["restart"] == 1)
+
+            assert listener.blocks == []
+        for wire in wires:
+            await wire.stop()
+
+    run(test, keep=0)
+
+
+def test_more_engines_are_heard_than_a_library_allows_sockets_unasked() -> None:
+    num_engines = 300
+    allow_all_open_files()
+
+    async def test(publisher: Publisher) -> None:
+        async with heard(publisher) as listener:
+            listener.replicas.replace(Address("127.0.0.1", 8000 + number) for number in range(num_engines))
+            for replica in list(listener.replicas.by_url.values()):
+                listener.replicas.admit(replica)
+
+            await listener.until(lambda: len(listener.streams.in_step) == num_engines)
+
+            assert not listener.streams.resyncs
 
     run(test)
 
@@ -278,3 +376,12 @@ def test_a_number_that_begins_again_later_is_another_process() -> None:
         "old",
         "restart",
     ]
+
+
+def test_a_number_that_was_taken_with_another_time_is_another_process() -> None:
+    place = Place()
+    for number in range(10):
+        place.take(number, 10.0 + number)
+
+    assert place.compared_from == 10 - NUM_COMPARED
+    assert (place.check(8, 18.0), place.check(8, 17.0), place.check(8, 19.0)) == ("old", "restart", "restart")
