@@ -16,6 +16,7 @@ from hypertier.catalog.addons import OBSERVABILITY
 from hypertier.spec.capturing import router_capture
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.roles import WHOLE, least_replicas, roles_of
+from hypertier.spec.watched import has_queue
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -100,4 +101,5 @@ class OperationsStack(cdk.Stack):
                 scalings=scalings.get(endpoint.name, ()),
                 verified=verify is not None,
                 captured=router_capture(endpoint) is not None,
+                queued=has_queue(deployment),
             )

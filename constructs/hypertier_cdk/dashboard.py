@@ -16,6 +16,7 @@ from hypertier.exporter.metrics import (
     CAPTURES_LOST,
     KV_CACHE_USAGE_RATIO,
     L1_USAGE_RATIO,
+    POOL_QUEUED_REQUESTS,
     QUEUED_REQUESTS,
     REPLICAS_SCRAPED,
     Series,
@@ -40,9 +41,9 @@ Metric = list[Any]
 class EndpointDashboard(Construct):
     """One CloudWatch dashboard for one endpoint: a row of alarms, then a row for each question.
 
-    `verified` says that the endpoint is verified now and then, `captured` that routers capture requests; each
-    has a row, too. Where some engines prefill and others decode, `roles` are `("prefill", "decode")`, and
-    each has such rows.
+    `verified` says that the endpoint is verified now and then, `captured` that routers capture requests,
+    `queued` that requests queue in routers; each has a row, too. Where some engines prefill and others
+    decode, `roles` are `("prefill", "decode")`, and each has such rows.
 
     `widgets` are more of them, below ours, as CloudWatch's dashboards have them: `type`, `properties`, and
     `width` and `height` for others than 8 and 6; or what `to_json()` of the CDK's own widgets returns.
@@ -64,6 +65,7 @@ class EndpointDashboard(Construct):
         scalings: Sequence[CacheUtilizationScaling] = (),
         verified: bool = False,
         captured: bool = False,
+        queued: bool = False,
         widgets: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(scope, construct_id)
@@ -79,6 +81,8 @@ class EndpointDashboard(Construct):
             rows += _engine_rows(endpoint, None, by_role.get(None))
         if verified:
             rows.append(_verify_row(endpoint))
+        if queued:
+            rows.append([_queues_graph(endpoint)])
         if captured:
             rows.append([_captures_graph(endpoint)])
         if store is not None:
@@ -182,6 +186,13 @@ def _verify_row(endpoint: str) -> list[Widget]:
         _graph("Verification: seconds in all", [metric("VerifySeconds", "Maximum", "a verification")]),
     ]
     return [{**graph, "width": WIDTH // len(graphs)} for graph in graphs]
+
+
+def _queues_graph(endpoint: str) -> Widget:
+    """Of each pool of models there is one value a minute."""
+    metric = partial(_metric, endpoint, None, POOL_QUEUED_REQUESTS.name)
+    lines = [metric("Sum", "all pools"), metric("Maximum", "the pool with the longest queue")]
+    return _graph("Requests waiting in routers", lines)
 
 
 def _captures_graph(endpoint: str) -> Widget:

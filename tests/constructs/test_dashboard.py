@@ -12,7 +12,7 @@ from fakes_scaling import gpu_cluster
 from fakes_templates import new_stack, template_of, the
 
 from hypertier.errors import ConfigError
-from hypertier.exporter.metrics import CAPTURE_SERIES, ROUTER_SERIES, SERIES, VERIFY_SERIES
+from hypertier.exporter.metrics import CAPTURE_SERIES, QUEUE_SERIES, ROUTER_SERIES, SERIES, VERIFY_SERIES
 from hypertier_cdk import (
     CacheStore,
     CacheUtilizationScaling,
@@ -90,6 +90,10 @@ def test_an_endpoint_that_goes_to_zero_shows_what_is_held_and_what_is_idle() -> 
 
 def test_an_endpoint_whose_requests_are_captured_shows_how_many_were_lost() -> None:
     assert series(body(captured=True)) == {entry.name for entry in (*SERIES, *CAPTURE_SERIES)}
+
+
+def test_an_endpoint_whose_routers_have_a_queue_shows_how_long_it_is() -> None:
+    assert series(body(queued=True)) == {entry.name for entry in (*SERIES, *QUEUE_SERIES)}
 
 
 def test_every_series_is_of_this_endpoint(plain: dict[str, Any]) -> None:

@@ -85,6 +85,11 @@ CAPTURES_LOST = Series(
 )
 CAPTURE_SERIES = (CAPTURES_LOST,)
 """And of routers that capture."""
+POOL_QUEUED_REQUESTS = Series(
+    "PoolQueuedRequests", "Count", "requests that wait in routers' queues, one value per pool of models"
+)
+QUEUE_SERIES = (POOL_QUEUED_REQUESTS,)
+"""And of routers that have a queue."""
 WARM_TOKENS = Series(
     "WarmTokens",
     "Count",
@@ -92,7 +97,7 @@ WARM_TOKENS = Series(
 )
 REPLICA_SERIES = (WARM_TOKENS,)
 """And of each replica, where something asks which is worth least."""
-ALL_SERIES = (*SERIES, *ROUTER_SERIES, *CAPTURE_SERIES, *REPLICA_SERIES)
+ALL_SERIES = (*SERIES, *ROUTER_SERIES, *CAPTURE_SERIES, *QUEUE_SERIES, *REPLICA_SERIES)
 """All that an exporter may write."""
 VERIFY_SERIES = (
     Series("VerifyFailed", "Count", "checks of a verification that failed"),

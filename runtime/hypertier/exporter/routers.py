@@ -1,13 +1,19 @@
-"""What routers say of requests: how many wait for a replica, whether anybody asks, what was not captured."""
+"""What routers say of requests: how many wait and where, whether anybody asks, what was not captured."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hypertier.errors import MissingPackageError, ScrapeError
-from hypertier.exporter.metrics import CAPTURES_LOST, HELD_REQUESTS, IDLE_REPLICAS
-from hypertier.exporter.series import DataPoint
+from hypertier.exporter.metrics import (
+    CAPTURES_LOST,
+    HELD_REQUESTS,
+    IDLE_REPLICAS,
+    POOL_QUEUED_REQUESTS,
+)
+from hypertier.exporter.series import MAX_VALUES, DataPoint
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
@@ -18,6 +24,7 @@ HELD = "hypertier_router_held"
 PICKS = "hypertier_router_picks_total"
 IN_FLIGHT = "hypertier_router_in_flight"
 CAPTURES = "hypertier_router_captures_total"
+QUEUED = "hypertier_router_pool_queued"
 LOST = frozenset({"busy", "spool_full", "failed"})
 """Ends of requests that were drawn and answered, and of which nothing was kept."""
 
@@ -29,13 +36,15 @@ Counts = Mapping[tuple[str, ...], float]
 class RouterScrape:
     """One router's numbers: requests held now, sent since it started, and in flight now.
 
-    `held` is None of a router that holds none, `captures` of one that captures none.
+    `held` is None of a router that holds none, `captures` of one that captures none, and `queued`, which is
+    by pool, of one without a queue.
     """
 
     held: float | None
     sent: float
     in_flight: float
     captures: Counts | None = field(default=None, compare=False)
+    queued: Counts | None = field(default=None, compare=False)
 
 
 def parse_router(text: str) -> RouterScrape:
@@ -60,6 +69,7 @@ def parse_router(text: str) -> RouterScrape:
         sum(samples[PICKS].values()),
         sum(samples.get(IN_FLIGHT, {}).values()),
         captures=samples.get(CAPTURES),
+        queued=samples.get(QUEUED),
     )
 
 
@@ -86,6 +96,12 @@ def router_data(
             data.append(DataPoint(IDLE_REPLICAS, (0.0 if busy else float(num_replicas),)))
     if any(scrape.captures is not None for scrape in now.values()):
         data.append(DataPoint(CAPTURES_LOST, (_lost(before, now),)))
+    queued: Counter[tuple[str, ...]] = Counter()
+    for scrape in now.values():
+        queued.update(scrape.queued or {})
+    lines = tuple(queued.values())
+    for start in range(0, len(lines), MAX_VALUES):
+        data.append(DataPoint(POOL_QUEUED_REQUESTS, lines[start : start + MAX_VALUES]))
     return data
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from hypertier.exporter.metrics import CAPTURE_SERIES, REPLICA_SERIES, ROUTER_SERIES, Series
+from hypertier.exporter.metrics import CAPTURE_SERIES, QUEUE_SERIES, REPLICA_SERIES, ROUTER_SERIES, Series
 from hypertier.spec.capturing import router_capture
 from hypertier.spec.deployment import Deployment
 from hypertier.spec.endpoint import InferenceEndpointConfig
 from hypertier.spec.roles import roles_of, sleeps
+
+
+def has_queue(deployment: Deployment) -> bool:
+    """Whether requests wait in routers, rather than in engines."""
+    return deployment.access is not None and deployment.access.queue is not None
 
 
 def router_series(deployment: Deployment, endpoint: InferenceEndpointConfig) -> tuple[Series, ...]:
@@ -14,6 +19,7 @@ def router_series(deployment: Deployment, endpoint: InferenceEndpointConfig) -> 
     return (
         *(ROUTER_SERIES if sleeps(deployment, endpoint) is not None else ()),
         *(CAPTURE_SERIES if router_capture(endpoint) is not None else ()),
+        *(QUEUE_SERIES if has_queue(deployment) else ()),
     )
 
 

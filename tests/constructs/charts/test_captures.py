@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fakes_charts import deployment
 
+from hypertier.spec.access import Access, Queue
 from hypertier.spec.deployment import Deployment
 from hypertier_cdk.charts.inputs import ChartInputs
 from hypertier_cdk.charts.names import ROUTER_METRICS_PORT
@@ -73,7 +74,7 @@ def test_where_it_is_not_asked_for_nothing_is_captured(capture: dict[str, Any] |
     assert "captures" not in {volume["name"] for volume in pod["volumes"]}
 
 
-def test_the_exporter_reads_what_routers_lost() -> None:
+def test_the_exporter_reads_what_routers_lost_and_what_waits_in_them() -> None:
     def read(wanted: Deployment) -> tuple[bool, bool, bool]:
         objects = objects_of(wanted)
         exporter = objects["Deployment", "exporter"]["spec"]["template"]["spec"]["containers"][0]
@@ -86,4 +87,5 @@ def test_the_exporter_reads_what_routers_lost() -> None:
         return told, ROUTER_METRICS_PORT in ports, ("Service", "routers") in objects
 
     assert read(deployment({"spec.dataCapture": CAPTURE})) == (True, True, True)
+    assert read(deployment(access=Access(queue=Queue(max_in_flight_per_replica=8)))) == (True, True, True)
     assert read(deployment()) == (False, False, False)

@@ -15,9 +15,9 @@ from hypertier.errors import ScrapeError
 from hypertier.exporter import exporter as module
 from hypertier.exporter.discovery import fixed
 from hypertier.exporter.exporter import Exporter
-from hypertier.exporter.metrics import CAPTURES_LOST, HELD_REQUESTS, IDLE_REPLICAS
+from hypertier.exporter.metrics import CAPTURES_LOST, HELD_REQUESTS, IDLE_REPLICAS, POOL_QUEUED_REQUESTS
 from hypertier.exporter.routers import LOST, RouterScrape, parse_router, router_data
-from hypertier.exporter.series import DataPoint
+from hypertier.exporter.series import MAX_VALUES, DataPoint
 from hypertier.router.capture.capture import RESULTS
 
 NOW = datetime(2026, 12, 1, 12, 0, tzinfo=UTC)
@@ -122,6 +122,38 @@ def test_all_that_a_router_lost_that_joined_others_was_lost_since() -> None:
     data = told({"a": capturing(busy=9)}, {"a": capturing(busy=9), "b": capturing(busy=2)})
 
     assert data[CAPTURES_LOST.name] == 2
+
+
+def queueing(**queued: int) -> RouterScrape:
+    lines = "".join(f'hypertier_router_pool_queued{{pool="{name}"}} {one}\n' for name, one in queued.items())
+    return parse_router(page() + f"# TYPE hypertier_router_pool_queued gauge\n{lines}")
+
+
+def test_what_waits_in_the_queues_is_told_by_pool_of_all_routers_together() -> None:
+    scraped = {"a": queueing(small=3, large=40), "b": queueing(large=2), "c": parse_router(page())}
+
+    data = router_data({}, scraped, num_failed=0, num_replicas=2)
+
+    assert [point.values for point in data if point.series is POOL_QUEUED_REQUESTS] == [(3.0, 42.0)]
+
+
+def test_a_router_with_a_queue_says_what_waits_in_it(tmp_path: Path) -> None:
+    policy = tmp_path / "access.yaml"
+    policy.write_text("access: {queue: {maxInFlightPerReplica: 1}}")
+
+    async def act() -> RouterScrape:
+        async with routed(FakeEngine(models=("m",)), access=str(policy)) as router:
+            return parse_router(router.metrics.text().decode())
+
+    assert run_loop(act()).queued == {("m",): 0.0, ("(any)",): 0.0, ("(gone)",): 0.0}
+
+
+def test_more_pools_than_one_data_point_may_have_values_are_told_by_several() -> None:
+    scrape = queueing(**{f"m{number}": 1 for number in range(MAX_VALUES + 1)})
+
+    data = router_data({}, {"a": scrape}, num_failed=0, num_replicas=2)
+
+    assert [len(point.values) for point in data if point.series is POOL_QUEUED_REQUESTS] == [MAX_VALUES, 1]
 
 
 def test_routers_that_neither_hold_nor_capture_tell_nothing() -> None:

@@ -153,9 +153,7 @@ def test_replicas_that_start_slowly_take_all_where_no_other_is_left() -> None:
 
 
 CHANGES = st.one_of(
-    st.tuples(
-        st.sampled_from(("come", "leave", "admit", "eject", "expect", "asked", "wait")), st.integers(0, 9)
-    ),
+    st.tuples(st.sampled_from(("come", "leave", "admit", "eject", "expect", "asked")), st.integers(0, 9)),
     st.tuples(st.just("say"), st.tuples(st.integers(0, 9), st.sets(st.sampled_from("abc"), max_size=2))),
 )
 
@@ -185,8 +183,6 @@ def change(traffic: Traffic, kind: str, argument: Any) -> None:
     addresses = [one.address for one in listed]
     if kind == "come":
         replicas.replace({*addresses, Address(f"10.0.1.{argument}", 8000)})
-    elif kind == "wait":
-        traffic.now += argument
     elif listed:
         number, names = argument if kind == "say" else (argument, ())
         replica = listed[number % len(listed)]
