@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from hypertier.errors import ConfigError
 from hypertier.router.bounds import check_numbers
@@ -58,6 +59,18 @@ def check_engine_tls(ca: str | None, cert: str | None, key: str | None, server_n
     for setting, got in (("--replica-cert", cert), ("--replica-server-name", server_name)):
         if ca is None and got is not None:
             raise ConfigError(setting, got, "--replica-ca beside it: without that, engines get no TLS")
+
+
+_CAPTURE_FLAGS: Final = {
+    "capture_sampling_percentage": "--capture-sampling-percentage",
+    "capture_modes": "--capture-mode",
+    "capture_max_payload_kb": "--capture-max-payload-kb",
+    "capture_batch_size": "--capture-batch-size",
+    "capture_flush_seconds": "--capture-flush-seconds",
+    "capture_spool_bytes": "--capture-spool-bytes",
+    "capture_redact": "--capture-redact",
+}
+_HOLD_FLAGS: Final = {"hold_requests": "--hold-requests"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +211,19 @@ class RouterSettings:
         if len(set(names)) != len(names):
             raise ConfigError("--model-alias", list(self.model_alias), "every name once")
         check_numbers(self)
+        self._check_beside()
+
+    def _check_beside(self) -> None:
+        """Refuse what says nothing without another flag."""
+        says_nothing = [name for name in _CAPTURE_FLAGS if self.capture_spool is None]
+        says_nothing += [name for name in _HOLD_FLAGS if not self.hold_seconds]
+        flags, defaults = _CAPTURE_FLAGS | _HOLD_FLAGS, RouterSettings.__dataclass_fields__
+        for name in says_nothing:
+            got = getattr(self, name)
+            if got != defaults[name].default:
+                beside = "--capture-spool" if name in _CAPTURE_FLAGS else "--hold-seconds"
+                shown = list(got) if isinstance(got, tuple) else got
+                raise ConfigError(flags[name], shown, f"{beside} beside it, without which it says nothing")
 
     def _check_prefill(self) -> None:
         addresses = [parse_prefill_replica(url) for url in self.prefill_replicas]

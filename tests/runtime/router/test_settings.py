@@ -24,6 +24,12 @@ ENGINE = "http://10.0.0.5:8000"
         pytest.param({"kv_events_port": 65535}, "--kv-events-port", id="no-port-for-replays"),
         pytest.param({"kv_events": ("a:1",)}, "--kv-events", id="events-without-use"),
         pytest.param({"trace_sample_ratio": 0.01}, "--trace-sample-ratio", id="sampled-for-nobody"),
+        pytest.param(
+            {"capture_sampling_percentage": 5}, "--capture-sampling-percentage", id="captured-nowhere"
+        ),
+        pytest.param({"capture_modes": ("Input",)}, "--capture-mode", id="captured-nowhere-of-requests"),
+        pytest.param({"capture_redact": True}, "--capture-redact", id="redacted-nowhere"),
+        pytest.param({"hold_requests": 5}, "--hold-requests", id="held-for-no-time"),
         pytest.param({"strategy": "kvaware", "kv_events": ("a",)}, "--kv-events", id="events-port"),
         pytest.param(
             {"strategy": "kvaware", "kv_events": ("a:1", "b:1")}, "--kv-events", id="events-of-none"
@@ -111,3 +117,21 @@ def test_strategies_are_spelled_as_in_the_manifest(strategy: str) -> None:
     settings = RouterSettings(replicas=(ENGINE,), strategy=strategy)
 
     assert strategy in settings.plan()
+
+
+@pytest.mark.parametrize("prefix", ["capture_", "hold_"])
+def test_what_says_nothing_without_another_flag_is_refused_alone(prefix: str) -> None:
+    """Each of them: a new one is added to the list."""
+    fields = RouterSettings.__dataclass_fields__
+    beside = {"capture_spool": "captures", "hold_seconds": 1.0}
+    own = [name for name in fields if name.startswith(prefix) and name not in beside]
+    other: dict[type, Any] = {int: 77, bool: True, tuple: ("Output",)}
+
+    for name in own:
+        told = {name: other[type(fields[name].default)]}
+        if name == "capture_spool_bytes":
+            told = {name: 2**21}
+        RouterSettings(replicas=(ENGINE,), **(beside | told))
+        with pytest.raises(ConfigError, match="beside it") as refused:
+            RouterSettings(replicas=(ENGINE,), **told)
+        assert refused.value.setting.startswith(f"--{prefix.rstrip('_')}-")
