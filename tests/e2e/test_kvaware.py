@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -15,6 +16,9 @@ import openai
 import pytest
 from exchanges import ASKED, bench_serve, streamed, whole
 from fakes_access import ACME, ZETA, AccessFolder, router_process
+from fakes_cut_wire import CutWire
+from fakes_engine import eventually
+from fakes_kv_publisher import two_free_ports
 from fakes_lab import TOOLS
 from fakes_lora import ADAPTER, load_adapter, write_adapter, write_with_adapters
 
@@ -23,6 +27,10 @@ from hypertier.lab.engine_env import PYTHON_VARIABLE, find_engine_python
 from hypertier.lab.lab import Lab
 from hypertier.lab.metrics import samples
 from hypertier.lab.prepare import prepare_lab, render_file
+from hypertier.router.discovery.addresses import Address
+from hypertier.router.kv.kv_events import Event, Stored
+from hypertier.router.kv.kv_streams import KvStreams
+from hypertier.router.replicas.replicas import Replica, ReplicaSet
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -233,3 +241,72 @@ def events_port(lab: Lab) -> int:
     """Where the engine publishes, as the lab told its own router."""
     argv = lab.plan.router.argv
     return int(argv[argv.index("--kv-events") + 1].rpartition(":")[2])
+
+
+class Told:
+    """Tokens that fill prompts which an engine says that it holds, heard as a router hears it."""
+
+    def __init__(self, port: int) -> None:
+        self.tokens: set[int] = set()
+        replicas = ReplicaSet()
+        self.streams = KvStreams(
+            replicas,
+            events_of=lambda replica: Address("127.0.0.1", port),
+            apply=self._apply,
+            hear=lambda replica: None,
+            forget=lambda replica: self.tokens.clear(),
+            quiet_seconds=3600.0,
+        )
+        replicas.replace([Address("127.0.0.1", 1)])
+        for replica in list(replicas.by_url.values()):
+            replicas.admit(replica)
+
+    def _apply(self, replica: Replica, event: Event) -> None:
+        if isinstance(event, Stored) and len(set(event.token_ids)) == 1:
+            self.tokens.add(event.token_ids[0])
+
+
+def test_an_engine_that_restarted_and_told_as_much_is_not_taken_for_the_one_before(lab: Lab) -> None:
+    """On the same port, unheard for as long as it took: its batches have the numbers that are waited for."""
+    url, model, port = lab.plan.replica_urls[0], lab.plan.model_name, events_port(lab)
+
+    async def compute(token: int, *listeners: Told) -> None:
+        body = {"model": model, "prompt": [token] * 300, "max_tokens": 1}
+        await asyncio.to_thread(lambda: sent(f"{url}/v1/completions", body).read())
+        for listener in listeners:
+            await eventually(lambda one=listener: token in one.tokens)
+
+    async def restart() -> tuple[set[int], set[int], dict[str, int]]:
+        first, wires = two_free_ports(), [CutWire(port), CutWire(port + 1)]
+        for number, wire in enumerate(wires):
+            await wire.start(first + number)
+        heard = Told(first)
+        for token in range(20, 26):
+            await compute(token, heard)
+
+        for wire in wires:
+            wire.blocked = True
+            wire.cut()
+        await asyncio.to_thread(lab.stop, ["engine-0"])
+        await asyncio.to_thread(lab.start, ["engine-0"])
+        witness = Told(port)
+        token = 40
+        while witness.streams.num_batches <= heard.streams.num_batches:
+            await compute(token, witness)
+            token += 1
+        for wire in wires:
+            wire.blocked = False
+        await eventually(lambda: wires[0].num_connections > 1)
+        await compute(token, witness, heard)
+
+        found = set(heard.tokens), set(witness.tokens), dict(heard.streams.resyncs)
+        for listener in (heard, witness):
+            await listener.streams.stop()
+        for wire in wires:
+            await wire.stop()
+        return found
+
+    told, computed, resyncs = asyncio.run(restart())
+
+    assert told == computed
+    assert resyncs == {"restart": 1}
