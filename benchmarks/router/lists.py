@@ -2,11 +2,11 @@
 
     benchmarks/router/lists.py [--replicas 512 2000] [--strategies prefixaware ...] [--passes 3]
 
-A whole router, but for sockets: engines answer its questions out of memory. They are `listed` all at once,
-become `healthy` one by one, with a request after each, `leave` the list one by one, again with a request
-after each, are listed anew, and leave all at once (`gone`). Before they leave, each has been sent
-conversations of 64 KiB, and has requests in flight; with `kvaware` it has told of its blocks. In the first
-round they come to one engine whose index is full.
+A whole router, but for sockets: engines answer its questions out of memory. They are `listed` all at once, as
+by Kubernetes' API, become `healthy` one by one, with a request after each, `leave` the list one by one, again
+with a request after each, are listed anew, and leave all at once (`gone`). Before they leave, each has been
+sent conversations of 64 KiB, and has requests in flight; with `kvaware` it has told of its blocks. In the
+first round they come to one engine whose index is full.
 
 For each part the longest turn of the event loop and the sum of all turns, in milliseconds of CPU of the
 loop's thread, the least of all passes: what else the machine does is not in it. The loop is asyncio's own,
@@ -28,6 +28,7 @@ from typing import Any
 from hypertier.router.api.openai import BLOCK_ENDS, InferenceRequest
 from hypertier.router.app import Router
 from hypertier.router.discovery.addresses import Address
+from hypertier.router.discovery.slice_discovery import tell
 from hypertier.router.kv.kv_events import Stored, chain
 from hypertier.router.replicas.cache_sizes import Reading
 from hypertier.router.replicas.health import Health
@@ -181,7 +182,7 @@ async def measure(strategy: str, num_replicas: int) -> dict[str, tuple[float, fl
     world.fill(NUM_FULL)
 
     await begin()
-    world.replicas.replace(addresses)
+    await tell(world.replicas, addresses[1:], ())
     await world.settled()
     note("listed")
     await begin()
@@ -192,7 +193,7 @@ async def measure(strategy: str, num_replicas: int) -> dict[str, tuple[float, fl
     world.fill(NUM_CONVERSATIONS)
     await begin()
     for number in range(1, num_replicas):
-        world.replicas.replace(addresses[number:])
+        await tell(world.replicas, (), addresses[number - 1 : number])
         world.ask(number)
         await asyncio.sleep(0)
     world.replicas.replace([])
@@ -203,7 +204,7 @@ async def measure(strategy: str, num_replicas: int) -> dict[str, tuple[float, fl
     await world.let(addresses)
     world.fill(NUM_CONVERSATIONS)
     await begin()
-    world.replicas.replace([])
+    await tell(world.replicas, (), addresses)
     await world.settled()
     note("gone")
     await world.router.stop()

@@ -5,13 +5,14 @@ https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/ (read 2
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from hypertier.router.discovery.addresses import Address
 
-# Of a pod with addresses of both families one counts: two would be two replicas with half its load each.
 FAMILIES = ("IPv4", "IPv6")
 
 
@@ -52,7 +53,7 @@ def _endpoint(endpoint: Mapping[str, Any], family: str, ports: tuple[tuple[str, 
     conditions = endpoint.get("conditions") or {}
     target = endpoint.get("targetRef") or {}
     # The others, if any, are to be ignored: the API's own words.
-    host = str(ip_address(str(endpoint["addresses"][0])))
+    host = _host(str(endpoint["addresses"][0]))
     is_ready = conditions.get("ready") is not False
     serving = conditions.get("serving")
     return Endpoint(
@@ -66,6 +67,11 @@ def _endpoint(endpoint: Mapping[str, Any], family: str, ports: tuple[tuple[str, 
     )
 
 
+@lru_cache(maxsize=4096)  # each event names all pods of a slice anew
+def _host(text: str) -> str:
+    return str(ip_address(text))
+
+
 def _number(port: object) -> int:
     if type(port) is not int or not 0 < port < 65536:
         raise ValueError(f"a port of {port!r}")
@@ -73,37 +79,99 @@ def _number(port: object) -> int:
 
 
 class EndpointSlices:
-    """All slices of one Service, kept in step by a list and the events that follow it."""
+    """All slices of one Service, kept in step by a list and the events that follow it.
 
-    def __init__(self) -> None:
+    New requests may go to every ready pod, on `port` or the port of that name. Where no pod is ready, to
+    those that still serve while they end: as kube-proxy does, since a request that they finish is better than
+    one that nobody takes (https://kubernetes.io/docs/concepts/services-networking/service/, read 2026-12-01).
+    An event costs what it changes, not what there is.
+    """
+
+    def __init__(self, port: int | str) -> None:
+        self._port = port
         self._by_name: dict[str, list[Endpoint]] = {}
+        self._by_pod: dict[str, Counter[Endpoint]] = {}
+        self._num_ready = 0
+        self._changed: set[str] = set()
+        self._is_ready_told = False
+        self._told: dict[str, Address] = {}
+        self._num_told: Counter[Address] = Counter()
 
     def replace(self, slices: Iterable[Mapping[str, Any]]) -> None:
         """These, and no others: what a list says."""
-        self._by_name = {str(slice_["metadata"]["name"]): endpoints_of(slice_) for slice_ in slices}
+        named = {str(slice_["metadata"]["name"]): endpoints_of(slice_) for slice_ in slices}
+        for name in self._by_name.keys() - named.keys():
+            self._put(name, [])
+        for name, endpoints in named.items():
+            self._put(name, endpoints)
 
     def put(self, slice_: Mapping[str, Any]) -> None:
         """One was added or changed."""
-        self._by_name[str(slice_["metadata"]["name"])] = endpoints_of(slice_)
+        self._put(str(slice_["metadata"]["name"]), endpoints_of(slice_))
 
     def drop(self, slice_: Mapping[str, Any]) -> None:
         """One was deleted."""
-        self._by_name.pop(str(slice_["metadata"]["name"]), None)
+        self._put(str(slice_["metadata"]["name"]), [])
 
-    def addresses(self, port: int | str) -> list[Address]:
-        """Where new requests may go, sorted: every ready pod once, on a port or the port of that name.
+    def changes(self) -> tuple[list[Address], list[Address]]:
+        """Where new requests may go that could not when this was last asked, and the reverse; both sorted."""
+        is_any_ready = self._num_ready > 0
+        pods = self._changed
+        if is_any_ready != self._is_ready_told:
+            self._is_ready_told = is_any_ready
+            pods = pods | self._by_pod.keys()
+        before: dict[Address, bool] = {}
+        for pod in pods:
+            address, told = self._address_of(pod), self._told.pop(pod, None)
+            if address is not None:
+                self._told[pod] = address
+            if address != told:
+                for one, num in ((told, -1), (address, 1)):
+                    if one is not None:
+                        before.setdefault(one, one in self._num_told)
+                        self._num_told[one] += num
+                        if not self._num_told[one]:
+                            del self._num_told[one]
+        self._changed = set()
+        found = sorted(before, key=str)
+        return (
+            [one for one in found if one in self._num_told and not before[one]],
+            [one for one in found if one not in self._num_told and before[one]],
+        )
 
-        Where no pod is ready, those that still serve while they end: as kube-proxy does, since a request that
-        they finish is better than one that nobody takes
-        (https://kubernetes.io/docs/concepts/services-networking/service/, read 2026-12-01).
-        """
-        known = [endpoint for endpoints in self._by_name.values() for endpoint in endpoints]
-        chosen = [endpoint for endpoint in known if endpoint.is_ready] or [
-            endpoint for endpoint in known if endpoint.is_serving and endpoint.is_terminating
-        ]
-        by_pod: dict[str, Address] = {}
-        for endpoint in sorted(chosen, key=lambda endpoint: FAMILIES.index(endpoint.family)):
-            number = port if isinstance(port, int) else dict(endpoint.ports).get(port)
-            if number is not None:
-                by_pod.setdefault(endpoint.pod, Address(endpoint.host, number))
-        return sorted(set(by_pod.values()), key=str)
+    def _put(self, name: str, endpoints: list[Endpoint]) -> None:
+        before, now = Counter(self._by_name.pop(name, ())), Counter(endpoints)
+        if endpoints:
+            self._by_name[name] = endpoints
+        for endpoint, num in (now - before).items():
+            self._count(endpoint, num)
+        for endpoint, num in (before - now).items():
+            self._count(endpoint, -num)
+
+    def _count(self, endpoint: Endpoint, num: int) -> None:
+        pod = endpoint.pod
+        known = self._by_pod.setdefault(pod, Counter())
+        known[endpoint] += num
+        if not known[endpoint]:
+            del known[endpoint]
+            if not known:
+                del self._by_pod[pod]
+        self._num_ready += num * endpoint.is_ready
+        self._changed.add(pod)
+
+    def _address_of(self, pod: str) -> Address | None:
+        """Of addresses of both families one counts: two would be two replicas with half its load each."""
+        for family in FAMILIES:
+            for endpoint in self._by_pod.get(pod, ()):
+                is_chosen = endpoint.is_ready or (
+                    not self._num_ready and endpoint.is_serving and endpoint.is_terminating
+                )
+                if is_chosen and endpoint.family == family:
+                    number = self._port
+                    if not isinstance(number, int):
+                        named = dict(endpoint.ports).get(number)
+                        if named is None:
+                            continue
+                        number = named
+                    return Address(endpoint.host, number)
+        return None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from hypertier.errors import ApiServerError
-from hypertier.router.discovery.addresses import Service
+from hypertier.router.discovery.addresses import Address, Service
 from hypertier.router.discovery.api_server import ApiServer
 from hypertier.router.discovery.endpoint_slices import EndpointSlices
 from hypertier.router.replicas.replicas import Listed
@@ -26,6 +26,8 @@ RESYNC_SECONDS = 600.0
 MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.2, 15.0
 SHORT_WATCH_SECONDS = 1.0
 """A watch that a server ends well, but so soon, is none: to ask again at once would go on without end."""
+CHANGES_A_TURN = 50
+"""So many replicas come, and so many go, in one turn of the event loop."""
 STEADY_SECONDS = 10.0
 """What fails after so long, as where something between cuts quiet connections, is no failure in a row."""
 
@@ -55,7 +57,7 @@ class SliceDiscovery:
         self._counts = counts
         self._now = now
         self._sleep = sleep
-        self._slices = EndpointSlices()
+        self._slices = EndpointSlices(service.port)
         self._version: str | None = None
         self._resync_at = 0.0
         self._num_failures = 0
@@ -100,7 +102,7 @@ class SliceDiscovery:
             raise ApiServerError("malformed", f"not a list of EndpointSlices ({error!r})") from error
         self._resync_at = self._now() + RESYNC_SECONDS
         self._counts.answered("list")
-        self._tell()
+        await self._tell()
 
     async def _watch(self, version: str) -> None:
         target = self._target(
@@ -113,16 +115,16 @@ class SliceDiscovery:
         lines = self._server.lines(target, silence_seconds=WATCH_SECONDS + SLACK_SECONDS)
         async with aclosing(lines):
             async for line in lines:
-                if line.strip():
-                    self._apply(line)
+                if line.strip() and self._apply(line):
+                    await self._tell()
                 if self._now() >= self._resync_at:
                     return
         if self._now() - began < SHORT_WATCH_SECONDS:
             raise ApiServerError("closed", "the server ended a watch at once")
         self._counts.answered("watched")
 
-    def _apply(self, line: bytes) -> None:
-        """One event. Raises ApiServerError where only a new list helps."""
+    def _apply(self, line: bytes) -> bool:
+        """One event; whether it tells of a slice. Raises ApiServerError where only a new list helps."""
         try:
             event = json.loads(line)
             kind, thing = event["type"], event["object"]
@@ -139,16 +141,23 @@ class SliceDiscovery:
             raise ApiServerError("malformed", f"not a watch's event ({error!r})") from error
         self._version = version
         self._counts.answered(kind.lower())
-        if kind != "BOOKMARK":
-            self._tell()
+        return bool(kind != "BOOKMARK")
 
-    def _tell(self) -> None:
-        self._listed.replace(self._slices.addresses(self._service.port))
+    async def _tell(self) -> None:
+        await tell(self._listed, *self._slices.changes())
 
     def _target(self, **query: str) -> str:
         selector = f"kubernetes.io/service-name={self._service.name}"
         path = f"/apis/discovery.k8s.io/v1/namespaces/{quote(self._service.namespace)}/endpointslices"
         return f"{path}?{urlencode({'labelSelector': selector, **query})}"
+
+
+async def tell(listed: Listed, came: Sequence[Address], gone: Sequence[Address]) -> None:
+    """Change a list in pieces: each replica that comes or goes is work for all who watch it."""
+    for at in range(0, max(len(came), len(gone)), CHANGES_A_TURN):
+        if at:
+            await asyncio.sleep(0)
+        listed.change(came[at : at + CHANGES_A_TURN], gone[at : at + CHANGES_A_TURN])
 
 
 def _watch_error(status: Mapping[str, Any]) -> ApiServerError:

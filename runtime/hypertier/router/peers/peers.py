@@ -87,6 +87,7 @@ class Peers:
         self._handed_over = asyncio.Event()
         self.ports = 1
         self._num_listed = 0
+        self._listed: set[Address] = set()
 
     async def start(self, listen: Address, sharing: Sharing, bound: socket.socket | None = None) -> None:
         """Listen for other routers, on the socket that is bound there already, where there is one.
@@ -113,7 +114,8 @@ class Peers:
 
         A router of several workers has as many `ports` in a row, of which the first is known.
         """
-        every = [Address(one.host, one.port + further) for one in addresses for further in range(self.ports)]
+        self._listed = set(addresses)
+        every = [Address(one.host, one.port + more) for one in self._listed for more in range(self.ports)]
         wanted = set(sorted(every, key=str)[:MAX_PEERS])
         if len(every) > MAX_PEERS and len(every) != self._num_listed:
             log.warning(
@@ -126,6 +128,10 @@ class Peers:
             self._keepers.end(address)
         for address in wanted:
             self._keepers.start(address, partial(self._keep, address))
+
+    def change(self, came: Iterable[Address], gone: Iterable[Address]) -> None:
+        """Tell these as well, and those no longer."""
+        self.replace((self._listed | set(came)) - set(gone))
 
     def tell(self, message: bytes) -> None:
         """Tell every router that hears this one, with what else there is within `BATCH_SECONDS`."""

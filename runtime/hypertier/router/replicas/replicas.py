@@ -49,6 +49,10 @@ class Listed(Protocol):
         """These, and no others."""
         ...
 
+    def change(self, came: Iterable[Address], gone: Iterable[Address]) -> None:
+        """These as well, and those no longer."""
+        ...
+
 
 class Replica:
     """One engine pod.
@@ -147,17 +151,23 @@ class ReplicaSet:
     def replace(self, addresses: Iterable[Address]) -> None:
         """Make these the replicas: new ones wait for a health check, missing ones finish and leave."""
         wanted = {f"http://{address}": address for address in addresses}
-        for url, address in wanted.items():
+        self.change(wanted.values(), [one.address for url, one in self.by_url.items() if url not in wanted])
+
+    def change(self, came: Iterable[Address], gone: Iterable[Address]) -> None:
+        """List these as well, and those no longer; what was listed or was not already stays as it is."""
+        for address in came:
+            url = f"http://{address}"
             present = self.by_url.get(url)
             if present is None:
                 self.by_url[url] = Replica(url, replace(address, tls=self._tls))
                 self._change(self.by_url[url], State.NEW, "listed")
             elif present.state is State.LEAVING:
                 self._change(present, State.NEW, "listed")
-        for url, replica in list(self.by_url.items()):
-            if url not in wanted and replica.state is not State.LEAVING:
-                self._change(replica, State.LEAVING, "unlisted")
-                self.retire(replica)
+        for address in gone:
+            present = self.by_url.get(f"http://{address}")
+            if present is not None and present.state is not State.LEAVING:
+                self._change(present, State.LEAVING, "unlisted")
+                self.retire(present)
 
     def admit(self, replica: Replica) -> None:
         """A good health check: it may be picked, unless it is leaving, or barred for what it did."""

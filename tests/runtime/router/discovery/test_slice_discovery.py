@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hypertier.errors import ConfigError
 from hypertier.router.discovery import slice_discovery
 from hypertier.router.discovery.addresses import Service
 from hypertier.router.discovery.api_server import in_cluster
-from hypertier.router.discovery.slice_discovery import SliceDiscovery
+from hypertier.router.discovery.slice_discovery import CHANGES_A_TURN, SliceDiscovery
 from hypertier.router.replicas.replicas import ReplicaSet
 from hypertier.router.telemetry.metrics import DiscoveryCounts
 
@@ -122,6 +123,33 @@ def test_every_change_is_followed_as_it_happens(tmp_path: Path) -> None:
 
     assert followed.api.num_watches == 1
     assert followed.counts.answers == {"list": 1, "added": 1, "modified": 2, "deleted": 1}
+
+
+def test_a_long_list_comes_and_goes_in_pieces(tmp_path: Path) -> None:
+    """Each of its replicas is a health check, a place in the strategy's index, and a line in the log."""
+    hosts = [f"10.1.{number // 100}.{number % 100}" for number in range(420)]
+
+    async def act(followed: Followed) -> None:
+        turn, changed = 0, Counter[int]()
+
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        followed.replicas.watch(lambda replica, reason: changed.update([turn]))
+        counting = asyncio.create_task(count_turns())
+        followed.api.put(slice_of("s2", *map(endpoint, hosts)))
+        await followed.sees(A, *hosts)
+        followed.api.delete("s2")
+        await followed.sees(A)
+        counting.cancel()
+
+        assert max(changed.values()) == CHANGES_A_TURN
+        assert changed.total() == 2 * len(hosts)
+
+    follow(tmp_path, act)
 
 
 def test_what_happens_while_the_watch_is_cut_is_not_lost(tmp_path: Path) -> None:
