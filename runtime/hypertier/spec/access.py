@@ -239,4 +239,5 @@ def load_access(path: Path | str, setting: str) -> Access:
     data: Any = documents[0].data if len(documents) == 1 else None
     if not isinstance(data, dict) or "access" not in data:
         raise ConfigError(setting, str(path), "a YAML file with the section access:")
-    return codec.decode_or_raise(Access, data["access"] or {}, "access")
+    written = {} if data["access"] is None else data["access"]
+    return codec.decode_or_raise(Access, written, "access")

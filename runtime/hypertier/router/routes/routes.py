@@ -112,7 +112,7 @@ def parse(text: bytes, has_kvaware: bool, file: str = "a file") -> Routes:
     by_header = top.get("strategyByHeader", False)
     if not isinstance(by_header, bool):
         raise ConfigError("strategyByHeader", by_header, "true or false")
-    models = top.get("models") or {}
+    models = {} if top.get("models") is None else top["models"]
     if not isinstance(models, Mapping):
         raise ConfigError("models", models, "models by their name")
     known = {name for name in STRATEGIES if name != "kvaware" or has_kvaware}
@@ -146,7 +146,7 @@ def _strategy(where: str, name: Any, has_kvaware: bool) -> str | None:
 
 def _route(where: str, raw: Any, has_kvaware: bool) -> Route:
     route = _mapping(where, raw, {"strategy", "split", "shadow", "rollback"})
-    split = route.get("split") or {}
+    split = {} if route.get("split") is None else route["split"]
     if not isinstance(split, Mapping) or not all(_is_weight(weight) for weight in split.values()):
         raise ConfigError(f"{where}.split", split, "models with weights of 0 or more")
     total = sum(split.values())

@@ -62,6 +62,8 @@ def test_what_cannot_work_is_said_by_its_flag(tmp_path: Path, change: dict[str, 
         pytest.param("access: {paths: ['/x?y']}", id="path-with-a-query"),
         pytest.param("access: {paths: ['/x%y']}", id="path-with-half-an-escape"),
         pytest.param("access: {default: {weight: -1}}", id="weight"),
+        pytest.param("access: []", id="a-list"),
+        pytest.param("access: false", id="no-mapping"),
     ],
 )
 def test_what_a_policy_gets_wrong_is_named(tmp_path: Path, policy: str) -> None:
