@@ -29,22 +29,30 @@ def call_soon(call: Callable[[], None]) -> object:
 
 
 def components(groups: Iterable[Collection[bytes]]) -> list[frozenset[bytes]]:
-    """Names that stand in the same group, or in groups that share names."""
-    found: list[set[bytes]] = []
+    """Names that stand in the same group, or in groups that share names.
+
+    Takes about as long as all groups have names, together.
+    """
+    of: dict[bytes, set[bytes]] = {}
+    found: dict[int, set[bytes]] = {}
+    last = set[bytes]()  # where the next group, if much like this one, is found at once
     for group in groups:
-        names, apart = set(group), []
-        for other in found:
-            if other.isdisjoint(names):
-                apart.append(other)
-            elif len(other) < len(names):
-                names |= other
-            else:
-                other |= names
-                names = other
+        names = frozenset(group)
+        rest = names - last
+        met = [last] if len(rest) < len(names) else []
+        known = rest & of.keys()
+        rest -= known
+        while known:
+            met.append(of[next(iter(known))])
+            known = known - met[-1]
+        last = max(met, key=len, default=set[bytes]())
+        for other in (*(one for one in met if one is not last), rest):
+            last |= other
+            of.update(dict.fromkeys(other, last))
+            found.pop(id(other), None)
         if names:
-            apart.append(names)
-        found = apart
-    return [frozenset(names) for names in found]
+            found[id(last)] = last
+    return [frozenset(names) for names in found.values()]
 
 
 def shared(models: Models) -> list[frozenset[bytes]]:
