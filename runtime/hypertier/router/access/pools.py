@@ -40,7 +40,7 @@ def components(groups: Iterable[Collection[bytes]]) -> list[frozenset[bytes]]:
         names = frozenset(group)
         rest = names - last
         met = [last] if len(rest) < len(names) else []
-        known = rest & of.keys()
+        known = of.keys() & rest
         rest -= known
         while known:
             met.append(of[next(iter(known))])
