@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +26,11 @@ from hypertier.router.http.heads import Request
 from hypertier.router.settings import Guardrail
 from hypertier.router.telemetry.families import counter
 
+log = logging.getLogger("hypertier.router")
+
 MAX_ANSWER_BYTES = 64 * 1024
+QUIET_SECONDS = 60.0
+"""Without a further failure, after which the service is said to answer again."""
 MAX_REASON = 500
 MAX_AT_ONCE = 256
 _FAILED = Refusal(503, "the guardrail did not answer", "guardrail_unavailable", retry_after_seconds=1)
@@ -37,8 +42,8 @@ class Guard:
     """An `Admission` that asks the service about what `inner` has let in; without one, about everything.
 
     Where the service fails (no answer in time, another status than 200, no such object, more than
-    `MAX_AT_ONCE` questions open) the request passes or is refused, as the settings say, and is counted.
-    `now` is a clock in seconds.
+    `MAX_AT_ONCE` questions open) the request passes or is refused, as the settings say, and is counted. The
+    log says so once, and once when it is over. `now` is a clock in seconds.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Guard:
         self._inner = inner
         self._now = now
         self._checks: set[asyncio.Task[None]] = set()
+        self._failed_at: float | None = None
 
     def admit(self, arrival: Arrival) -> None:
         """See `admission.Admission`."""
@@ -74,9 +80,15 @@ class Guard:
         task.add_done_callback(self._checks.discard)
         return task
 
-    def failed(self, check: _Check) -> None:
+    def failed(self, check: _Check, cause: str) -> None:
         """The service told nothing."""
         self.counts["failed"] += 1
+        if self._failed_at is None:
+            fate = "pass without it" if self._settings.fails_open else "are refused"
+            log.error(
+                "the guardrail %s tells nothing, so requests %s: %s", self._settings.address, fate, cause
+            )
+        self._failed_at = self._now()
         check.end(None if self._settings.fails_open else _FAILED)
 
     async def _ask(self, check: _Check) -> None:
@@ -102,23 +114,31 @@ class Guard:
                 max_bytes=MAX_ANSWER_BYTES,
             )
             blocked = read_answer(status, body)
-        except (HttpError, RecursionError, ValueError):
+        except (HttpError, ValueError) as error:
             check.waited(self._now() - begun_at)
-            self.failed(check)
+            self.failed(check, str(error))
             return
         check.waited(self._now() - begun_at)
+        if self._failed_at is not None and self._now() - self._failed_at >= QUIET_SECONDS:
+            self._failed_at = None
+            log.info("the guardrail %s answers again", address)
         self.counts["blocked" if blocked is not None else "passed"] += 1
         check.end(blocked)
 
 
 def read_answer(status: int, body: bytes) -> Refusal | None:
     """The refusal that the service asks for; None where the request passes. Raises ValueError."""
-    told: Any = json.loads(body) if status == 200 else None
+    if status != 200:
+        raise ValueError(f"answered {status}")
+    try:
+        told: Any = json.loads(body)
+    except (RecursionError, ValueError):
+        raise ValueError("answered no JSON") from None
     action = told.get("action") if isinstance(told, dict) else None
     if action == "NONE":
         return None
     if action != "BLOCKED":
-        raise ValueError("no action NONE or BLOCKED")
+        raise ValueError("answered no object with the action NONE or BLOCKED")
     reason = told.get("blocked_reason")
     message = reason[:MAX_REASON] if isinstance(reason, str) and reason else "refused by the guardrail"
     return Refusal(400, message, "content_policy_violation")
@@ -151,7 +171,7 @@ class _Check:
             return
         self._task = self._guard.look_at(self)
         if self._task is None:
-            self._guard.failed(self)
+            self._guard.failed(self, f"{MAX_AT_ONCE} requests wait for it already")
 
     def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
         self.arrival.on_gone = self.arrival.on_late = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+import logging
+from typing import Any, cast
 
 import pytest
 from fakes_engine import Answer, FakeEngine, RawClient, Received, eventually, get, json_answer, post, run_loop
@@ -14,7 +15,7 @@ from hypertier.errors import ConfigError
 from hypertier.router.admission import Arrival, Grant
 from hypertier.router.api.openai import Refusal
 from hypertier.router.app import Router
-from hypertier.router.guardrail import MAX_REASON, read_answer
+from hypertier.router.guardrail import MAX_REASON, QUIET_SECONDS, Guard, read_answer
 from hypertier.router.settings import RouterSettings
 
 CHAT = b"/v1/chat/completions"
@@ -76,6 +77,52 @@ def test_the_service_decides_and_where_it_fails_the_operator_has(
     assert (answer.status, num_received, was_counted) == (expected, int(expected == 200), True)
     if code is not None:
         assert json.loads(answer.body)["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("answer", "on_failure", "said"),
+    [
+        pytest.param(
+            json_answer(b"{}", b"500 Oh"), "closed", "requests are refused: answered 500", id="status"
+        ),
+        pytest.param(
+            json_answer(b'["NONE"]'),
+            "open",
+            "requests pass without it: answered no object with the action NONE or BLOCKED",
+            id="no-object",
+        ),
+        pytest.param(
+            json_answer(b"secret"), "open", "requests pass without it: answered no JSON", id="no-json"
+        ),
+        pytest.param(b"", "closed", "requests are refused: ", id="closed"),
+    ],
+)
+def test_a_service_that_fails_is_said_once_and_once_when_it_is_over(
+    answer: bytes, on_failure: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hypertier.router")
+    failing, seconds = Says({"action": "NONE"}), [100.0]
+
+    async def act() -> str:
+        service = await FakeEngine(answer=failing).start()
+        async with routed(FakeEngine(), **guarded(service, on_failure)) as router:
+            cast(Guard, router.front._admission)._now = lambda: seconds[0]
+            good, failing.answer = failing.answer, answer
+            for _ in range(3):
+                await ask(router, post(CHAT, BODY))
+            failing.answer = good
+            for later in (QUIET_SECONDS / 2, QUIET_SECONDS, 1):
+                seconds[0] += later
+                await ask(router, post(CHAT, BODY))
+            return f"the guardrail {service.url.removeprefix('http://')} "
+
+    guardrail = run_loop(act())
+
+    told = [one.getMessage() for one in caplog.records if one.getMessage().startswith("the guardrail")]
+    assert len(told) == 2
+    assert told[0].startswith(f"{guardrail}tells nothing, so {said}")
+    assert told[1] == f"{guardrail}answers again"
+    assert "secret" not in caplog.text
 
 
 def test_a_service_that_takes_too_long_has_failed() -> None:
