@@ -52,13 +52,16 @@ def slice_of(
 class SlicesApi:
     """The server. `put`, `delete` and `compact` are what happens in the cluster; `targets` is what was asked.
 
-    `answer_with` is a status that everything gets while it is set; `silent` watches are told nothing.
+    `answer_with` is a status that everything gets while it is set, `list_with` one of lists alone; `silent`
+    watches are told nothing, and `slow` lists never end.
     """
 
     folder: Path
     namespace: str = "ns"
     token: str = "token-1"
     answer_with: int = 0
+    list_with: int = 0
+    slow: bool = False
     silent: bool = False
     targets: list[str] = field(default_factory=list)
     version: int = 1000
@@ -173,6 +176,14 @@ class SlicesApi:
             self._status(writer, self.answer_with)
         elif query.get("watch") == "true":
             await self._watch(query, writer)
+        elif self.list_with:
+            self._status(writer, self.list_with)
+        elif self.slow:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            while self.slow and not writer.transport.is_closing():
+                writer.write(b" ")
+                await asyncio.sleep(0.002)
+            writer.transport.abort()
         else:
             chosen = [s for s in self.slices.values() if self._is_selected(s, query)]
             body = {"kind": "EndpointSliceList", "metadata": {"resourceVersion": str(self.version)}}

@@ -9,6 +9,7 @@ for every connection: kubelet replaces the token before it expires
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -66,6 +67,7 @@ class ApiServer:
             async with asyncio.timeout(CONNECT_SECONDS):
                 request, tls = await asyncio.to_thread(self._prepare, target)
                 reader, writer = await asyncio.open_connection(self.address.host, self.address.port, ssl=tls)
+            _keep_alive(writer.get_extra_info("socket"))
             writer.write(request)
             while not answer.is_complete:
                 async with asyncio.timeout(silence_seconds):
@@ -98,6 +100,14 @@ class ApiServer:
             "Accept: application/json\r\nUser-Agent: hypertier-router\r\nConnection: close\r\n\r\n"
         )
         return head.encode("ascii"), tls
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Have the kernel ask a quiet other side whether it is there: half a minute, where its host vanished."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):  # other systems have others
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 CAUSES = {401: "unauthorized", 403: "forbidden", 410: "expired", 504: "expired"}

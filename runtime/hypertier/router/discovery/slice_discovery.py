@@ -21,15 +21,21 @@ WATCH_SECONDS = 120
 """The server ends each watch after this long and the next goes on where it ended, so that a connection that
 died without a word is found: the server speaks at least that often."""
 SLACK_SECONDS = 10.0
+LIST_SECONDS = 60.0
+"""A list that takes longer is given up: the API server's own bound for all that is no watch, its
+`--request-timeout` (https://github.com/kubernetes/kubernetes/pull/51415, read 2026-12-03)."""
 RESYNC_SECONDS = 600.0
 """All is listed anew this often, whatever the watches told."""
+RETRY_RESYNC_SECONDS = 60.0
+"""Where that fails, watches go on, and it is tried again after so long."""
 MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.2, 15.0
 SHORT_WATCH_SECONDS = 1.0
 """A watch that a server ends well, but so soon, is none: to ask again at once would go on without end."""
 CHANGES_A_TURN = 50
 """So many replicas come, and so many go, in one turn of the event loop."""
 STEADY_SECONDS = 10.0
-"""What fails after so long, as where something between cuts quiet connections, is no failure in a row."""
+"""What fails after so long, as where something between cuts quiet connections, is no failure in a row; nor is
+a watch that told something before it was cut."""
 
 _NOT_UNDERSTOOD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
@@ -62,6 +68,7 @@ class SliceDiscovery:
         self._resync_at = 0.0
         self._num_failures = 0
         self._has_failed = False
+        self._has_told = False
 
     async def step(self) -> None:
         """List where that is due, then watch until the server ends it; what fails is counted.
@@ -69,19 +76,24 @@ class SliceDiscovery:
         A list ends no row of failures: where no watch can follow, none is of use.
         """
         began = self._now()
+        self._has_failed = self._has_told = False
+        version = self._version
+        if version is not None and began >= self._resync_at:
+            self._resync_at = began + RETRY_RESYNC_SECONDS
+            version = None
         try:
-            self._has_failed = False
-            if self._version is None or began >= self._resync_at:
+            if version is None:
                 await self._list()
             else:
-                await self._watch(self._version)
+                await self._watch(version)
                 self._num_failures = 0
         except ApiServerError as error:
             self._has_failed = True
-            is_in_a_row = self._now() - began < STEADY_SECONDS
-            self._num_failures = self._num_failures + 1 if is_in_a_row else 1
+            needs_list = error.cause in ("expired", "malformed")
+            is_steady = self._now() - began >= STEADY_SECONDS or (self._has_told and not needs_list)
+            self._num_failures = 1 if is_steady else self._num_failures + 1
             self._counts.failed(error.cause, str(error))
-            if error.cause in ("expired", "malformed"):
+            if needs_list and version is not None:
                 self._version = None
 
     async def run(self) -> None:
@@ -93,13 +105,18 @@ class SliceDiscovery:
                 await self._sleep(random.uniform(MIN_BACKOFF_SECONDS, longest))
 
     async def _list(self) -> None:
-        body = await self._server.read(self._target(), silence_seconds=SLACK_SECONDS)
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                body = await self._server.read(self._target(), silence_seconds=SLACK_SECONDS)
+        except TimeoutError as error:
+            raise ApiServerError("timeout", f"a list took more than {LIST_SECONDS:g} s") from error
         try:
             answer = json.loads(body)
+            version = str(answer["metadata"]["resourceVersion"])
             self._slices.replace(answer.get("items") or ())
-            self._version = str(answer["metadata"]["resourceVersion"])
         except _NOT_UNDERSTOOD as error:
             raise ApiServerError("malformed", f"not a list of EndpointSlices ({error!r})") from error
+        self._version = version
         self._resync_at = self._now() + RESYNC_SECONDS
         self._counts.answered("list")
         await self._tell()
@@ -140,6 +157,7 @@ class SliceDiscovery:
         except _NOT_UNDERSTOOD as error:
             raise ApiServerError("malformed", f"not a watch's event ({error!r})") from error
         self._version = version
+        self._has_told = True
         self._counts.answered(kind.lower())
         return bool(kind != "BOOKMARK")
 

@@ -100,6 +100,7 @@ class ReplicaSet:
         self._now = now
         self._tls = tls
         self._healthy: dict[Replica, None] = {}
+        self._parting: dict[Replica, None] = {}
         self._listed: tuple[Replica, ...] | None = ()
         self.by_url: dict[str, Replica] = {}
         self.in_flight = 0
@@ -154,7 +155,11 @@ class ReplicaSet:
         self.change(wanted.values(), [one.address for url, one in self.by_url.items() if url not in wanted])
 
     def change(self, came: Iterable[Address], gone: Iterable[Address]) -> None:
-        """List these as well, and those no longer; what was listed or was not already stays as it is."""
+        """List these as well, and those no longer; what was listed or was not already stays as it is.
+
+        Where all that may be picked are to leave and others have come, as when a Service selects other pods,
+        they stay until the first of those is healthy: requests are no reason to be without a replica.
+        """
         for address in came:
             url = f"http://{address}"
             present = self.by_url.get(url)
@@ -163,17 +168,25 @@ class ReplicaSet:
                 self._change(self.by_url[url], State.NEW, "listed")
             elif present.state is State.LEAVING:
                 self._change(present, State.NEW, "listed")
+            else:
+                self._parting.pop(present, None)
         for address in gone:
             present = self.by_url.get(f"http://{address}")
-            if present is not None and present.state is not State.LEAVING:
-                self._change(present, State.LEAVING, "unlisted")
-                self.retire(present)
+            if present is None or present.state is State.LEAVING:
+                continue
+            if present.state is State.HEALTHY:
+                self._parting[present] = None
+            else:
+                self._leave(present)
+        if self._parting and not self._must_stay():
+            self._part()
 
     def admit(self, replica: Replica) -> None:
         """A good health check: it may be picked, unless it is leaving, or barred for what it did."""
         if replica.state in (State.NEW, State.EJECTED) and self._now() >= replica.barred_until:
             replica.admitted_at = self._now()
             self._change(replica, State.HEALTHY, "healthy")
+            self._part()
 
     def eject(self, replica: Replica, reason: str, *, is_silent: bool = False) -> None:
         """It must not be picked until a good health check.
@@ -182,6 +195,9 @@ class ReplicaSet:
         """
         if replica.state is State.HEALTHY:
             self._change(replica, State.EJECTED, reason)
+            if replica in self._parting:
+                del self._parting[replica]
+                self._leave(replica)
         replica.close_idle()
         if is_silent:
             for request in list(replica.waiting):
@@ -195,6 +211,22 @@ class ReplicaSet:
                 del self.by_url[replica.url]
                 for watcher in self._at_end:
                     watcher(replica)
+
+    def _must_stay(self) -> bool:
+        """Those that are to leave are all that may be picked, and others may soon be."""
+        return len(self._parting) == len(self._healthy) and any(
+            replica.state is State.NEW for replica in self.by_url.values()
+        )
+
+    def _part(self) -> None:
+        """Let those go that are to leave."""
+        parting, self._parting = self._parting, {}
+        for replica in parting:
+            self._leave(replica)
+
+    def _leave(self, replica: Replica) -> None:
+        self._change(replica, State.LEAVING, "unlisted")
+        self.retire(replica)
 
     def _change(self, replica: Replica, state: State, reason: str) -> None:
         before, replica.state = replica.state, state

@@ -344,6 +344,51 @@ def test_watch_that_went_silent_is_made_up_for_by_the_resync(tmp_path: Path) -> 
     assert followed.counts.answers["list"] == 2
 
 
+@pytest.mark.parametrize("trouble", ["refused", "slow"])
+def test_resync_that_fails_leaves_the_watch_on_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """As where an API server with too much to do sheds lists, which cost it most."""
+    monkeypatch.setattr(slice_discovery, "LIST_SECONDS", 0.03)
+
+    async def act(followed: Followed) -> None:
+        api = followed.api
+        api.list_with, api.slow = (429, False) if trouble == "refused" else (0, True)
+        followed.now += slice_discovery.RESYNC_SECONDS
+        api.cut()
+        await eventually(lambda: api.num_watches >= 2)
+        api.put(slice_of("s2", endpoint(B)))
+        await followed.sees(A, B)
+        assert followed.counts.answers["list"] == 1
+
+        api.list_with, api.slow = 0, False
+        followed.now += slice_discovery.RETRY_RESYNC_SECONDS
+        api.cut()
+        await eventually(lambda: followed.counts.answers["list"] == 2)
+
+    followed = follow(tmp_path, act)
+
+    assert followed.counts.failures["status_429" if trouble == "refused" else "timeout"] == 1
+
+
+def test_list_that_goes_on_for_ever_is_given_up_and_nothing_is_forgotten_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slice_discovery, "LIST_SECONDS", 0.03)
+
+    async def act(followed: Followed) -> None:
+        followed.api.slow = True
+        followed.api.compact()
+        followed.api.cut()
+        await eventually(lambda: followed.counts.failures["timeout"] >= 2)
+        assert followed.hosts == [A]
+        followed.api.put(slice_of("s2", endpoint(B)))
+        followed.api.slow = False
+        await followed.sees(A, B)
+
+    follow(tmp_path, act)
+
+
 def test_watch_that_the_server_ends_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_discovery, "WATCH_SECONDS", 0.05)
     monkeypatch.setattr(slice_discovery, "SHORT_WATCH_SECONDS", 0.0)
@@ -412,6 +457,37 @@ def test_watches_that_are_cut_now_and_then_are_taken_up_soon_each_time(tmp_path:
     followed = follow(tmp_path, act)
 
     assert followed.pauses == pytest.approx([0.4] * 6)
+
+
+@pytest.mark.usefixtures("longest_pauses")
+def test_watches_that_told_something_and_were_cut_are_taken_up_soon_each_time(tmp_path: Path) -> None:
+    """A server that restarts again and again while pods come and go: each of them is news."""
+
+    async def act(followed: Followed) -> None:
+        for number in range(6):
+            followed.api.put(slice_of("s2", endpoint(f"10.0.1.{number}")))
+            await followed.sees(A, f"10.0.1.{number}")
+            followed.api.cut()
+            await eventually(lambda number=number: followed.api.num_watches >= number + 2)
+
+    followed = follow(tmp_path, act)
+
+    assert followed.pauses == pytest.approx([0.4] * 6)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="Linux tells of its sockets' timers there")
+def test_kernel_asks_whether_a_quiet_server_is_still_there(tmp_path: Path) -> None:
+    """A host that vanished closes no connection."""
+
+    async def act(followed: Followed) -> None:
+        port = b":%04X" % followed.api.server.address.port
+        lines = [line.split() for line in Path("/proc/net/tcp").read_bytes().splitlines()[1:]]
+        timers = [line[5][:2] for line in lines if line[2].endswith(port) and line[3] == b"01"]
+        assert timers == [
+            b"02"
+        ]  # keepalive: https://www.kernel.org/doc/Documentation/networking/proc_net_tcp.txt
+
+    follow(tmp_path, act)
 
 
 def test_server_that_says_nothing_at_all_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypertier.router.discovery.addresses import Address
-from hypertier.router.replicas.replicas import ReplicaSet, State
+from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
 
-A, B = Address("a", 1), Address("b", 1)
+A, B, C = Address("a", 1), Address("b", 1), Address("c", 1)
 
 
 def test_new_replica_waits_for_a_good_check() -> None:
@@ -128,3 +128,98 @@ def test_the_healthy_are_those_in_that_state_in_the_order_of_admission(steps: li
         assert replicas.num_healthy == len(plain)
         assert replicas.healthy is replicas.healthy
         assert replicas.longest_healthy is (replicas.healthy[0] if plain else None)
+
+
+def switched() -> tuple[ReplicaSet, Replica, Replica]:
+    """One that is healthy and no longer listed, and one that came in its place."""
+    replicas = ReplicaSet()
+    replicas.replace([A])
+    old = replicas.by_url[f"http://{A}"]
+    replicas.admit(old)
+    replicas.change([B], [A])
+    return replicas, old, replicas.by_url[f"http://{B}"]
+
+
+def test_the_last_that_may_be_picked_stay_until_one_that_came_is_healthy() -> None:
+    """As when a Service selects other pods at once: both are ready in the cluster's eyes."""
+    replicas, old, new = switched()
+    before = replicas.healthy
+
+    replicas.admit(new)
+
+    assert (before, replicas.healthy) == ((old,), (new,))
+    assert list(replicas.by_url.values()) == [new]
+
+
+def test_a_replica_that_was_to_stay_for_others_leaves_as_soon_as_it_is_not_healthy() -> None:
+    replicas, old, new = switched()
+
+    replicas.eject(old, "test")
+
+    assert list(replicas.by_url.values()) == [new]
+
+
+def test_a_replica_that_was_to_stay_for_others_leaves_when_those_do() -> None:
+    replicas, _, _ = switched()
+
+    replicas.change([], [B])
+
+    assert replicas.by_url == {}
+
+
+def test_a_replica_that_is_listed_again_is_no_longer_to_leave() -> None:
+    replicas, old, new = switched()
+
+    replicas.change([A], [])
+    replicas.admit(new)
+
+    assert replicas.healthy == (old, new)
+
+
+def test_those_that_leave_beside_others_do_so_at_once() -> None:
+    replicas = ReplicaSet()
+    replicas.replace([A, B])
+    for replica in list(replicas.by_url.values()):
+        replicas.admit(replica)
+
+    replicas.change([C], [A])
+
+    assert [replica.address for replica in replicas.healthy] == [B]
+    assert f"http://{A}" not in replicas.by_url
+
+
+def test_all_that_leave_with_nobody_in_their_place_do_so_at_once() -> None:
+    replicas = ReplicaSet()
+    replicas.replace([A, B])
+    replicas.admit(replicas.by_url[f"http://{A}"])
+
+    replicas.replace([])
+
+    assert replicas.by_url == {}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["list", "admit", "eject"]), st.sets(st.integers(0, 3))), max_size=30)
+)
+def test_no_list_that_names_replicas_takes_the_last_healthy_one(steps: list[tuple[str, set[int]]]) -> None:
+    """While one of those that it names may become healthy; and what is to leave does once one is."""
+    replicas, addresses = ReplicaSet(), [Address("10.0.0.1", 8000 + number) for number in range(4)]
+    listed: set[Address] = set()
+
+    for what, numbers in steps:
+        some = {addresses[number] for number in numbers}
+        before = replicas.num_healthy
+        if what == "list":
+            listed = some
+            replicas.replace(some)
+            is_new = any(replica.state is State.NEW for replica in replicas.by_url.values())
+            assert replicas.num_healthy or not before or not is_new
+        for replica in [r for r in list(replicas.by_url.values()) if r.address in some and what != "list"]:
+            if what == "admit":
+                replicas.admit(replica)
+            else:
+                replicas.eject(replica, "test")
+
+        healthy = {replica.address for replica in replicas.healthy}
+        assert healthy <= listed or not healthy & listed
+        assert listed <= {replica.address for replica in replicas.by_url.values()}
