@@ -124,6 +124,19 @@ def test_tenants_models_and_salts_share_nothing_unless_tenants_share_the_cache()
     assert (sets(shares_cache=False), sets(shares_cache=True)) == (4, 3)
 
 
+def test_what_keeps_blocks_apart_is_never_taken_for_a_prompts_beginning() -> None:
+    text = "what everybody says first " * 200
+    maker = TraceMaker()
+
+    add(maker, {**chat(text), "system": "x"}, 0)
+    add(maker, {**chat(text), "cache_salt": "x"}, 1)
+    add(maker, {**chat(text), "model": "m\0x"}, 2)
+    add(maker, {**chat(text), "cache_salt": "x\0"}, 3)
+
+    blocks = [block for row in rows(maker) for block in row["hash_ids"]]
+    assert len(blocks) == len(set(blocks))
+
+
 def test_tokens_are_those_of_usage_and_estimates_follow_what_was_measured() -> None:
     maker = TraceMaker()
     usage = {"prompt_tokens": 1000, "completion_tokens": 50}

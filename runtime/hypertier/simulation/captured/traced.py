@@ -180,4 +180,6 @@ def _timed(kept: list[_Kept]) -> Iterator[tuple[int, _Kept]]:
 
 
 def _seed(*parts: str) -> bytes:
-    return b"\x00".join(part.encode("utf-8", "surrogatepass") for part in parts)
+    """Other parts, other bytes, whatever stands behind them."""
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    return b"".join(len(part).to_bytes(8) + part for part in encoded)
