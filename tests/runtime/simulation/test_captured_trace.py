@@ -128,10 +128,10 @@ def test_what_keeps_blocks_apart_is_never_taken_for_a_prompts_beginning() -> Non
     text = "what everybody says first " * 200
     maker = TraceMaker()
 
-    add(maker, {**chat(text), "system": "x"}, 0)
-    add(maker, {**chat(text), "cache_salt": "x"}, 1)
-    add(maker, {**chat(text), "model": "m\0x"}, 2)
-    add(maker, {**chat(text), "cache_salt": "x\0"}, 3)
+    add(maker, {**chat(text), "system": "x"}, 0.0)
+    add(maker, {**chat(text), "cache_salt": "x"}, 1.0)
+    add(maker, {**chat(text), "model": "m\0x"}, 2.0)
+    add(maker, {**chat(text), "cache_salt": "x\0"}, 3.0)
 
     blocks = [block for row in rows(maker) for block in row["hash_ids"]]
     assert len(blocks) == len(set(blocks))
