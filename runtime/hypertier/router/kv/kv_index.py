@@ -18,6 +18,7 @@ L1_WEIGHT = 0.8
 
 
 _NONE: frozenset[int] = frozenset()
+_NO_HASHES: frozenset[EngineHash] = frozenset()
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class _Replica:
     num_in_l1: int = 0
     since: set[int] | None = None
     since_on_gpu: set[int] = field(default_factory=set)
+    stored_again: set[EngineHash] | None = None  # on the GPU, while what was there before is cleared
 
 
 class KvIndex:
@@ -45,8 +47,8 @@ class KvIndex:
     is known), `unnamed` (a block in L1 that was not known on the GPU, or one without tokens). Blocks of
     shared storage are no replica's own and never counted.
 
-    `forget` takes one step, and leaves the rest to `tidy`. Until that is done the replica holds nothing, and
-    what it tells meanwhile counts from then on.
+    `forget` and a `Cleared` take one step, and leave the rest to `tidy`. Until that is done the replica holds
+    nothing, and what it tells meanwhile counts from then on.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
@@ -57,6 +59,7 @@ class KvIndex:
         self._num_blocks = 0
         self._num_in_l1 = 0
         self._gone: dict[int, list[dict[EngineHash, _Block]]] = {}
+        self._cleared_blocks: dict[int, list[EngineHash]] = {}  # of what is in L1 as well
         self._gone_mask = 0
         self.block_size: int | None = None
         self.dropped: Counter[str] = Counter()
@@ -81,16 +84,20 @@ class KvIndex:
         if known is not None:
             self._num_in_l1 -= known.num_in_l1
             self._put_off(replica, known)
+            self._unhide(replica)
 
     @property
     def is_behind(self) -> bool:
         """Something was put off."""
-        return bool(self._gone)
+        return bool(self._gone) or bool(self._cleared_blocks)
 
     def tidy(self, max_blocks: int) -> bool:
         """Drop so many blocks of what is forgotten; whether more is left."""
         num_blocks = 0
-        while self._gone and num_blocks < max_blocks:
+        while self.is_behind and num_blocks < max_blocks:
+            if not self._gone:
+                num_blocks += self._clear_some(max_blocks - num_blocks)
+                continue
             replica = next(iter(self._gone))
             gone = self._gone[replica]
             known = self._replicas.get(replica)
@@ -109,13 +116,40 @@ class KvIndex:
                 del gone[0]
             if not gone:
                 del self._gone[replica]
-                self._gone_mask &= ~(1 << replica)
+                self._unhide(replica)
                 if known is not None:
                     known.since = None
                     known.since_on_gpu = set()
         return self.is_behind
 
+    def _clear_some(self, max_blocks: int) -> int:
+        """Take so many blocks off a GPU that was cleared; returns how many, 1 at least."""
+        replica = next(iter(self._cleared_blocks))
+        left = self._cleared_blocks[replica]
+        known = self._replicas[replica]
+        stored_again = known.stored_again or _NO_HASHES
+        num_blocks = 0
+        while left and num_blocks < max_blocks:
+            engine_hash = left.pop()
+            num_blocks += 1
+            block = known.blocks.get(engine_hash)
+            if block is not None and block.on_gpu and engine_hash not in stored_again:
+                block.on_gpu = False
+                self._gpu.drop(replica, block.name)
+                self._drop_unheld(replica, known, engine_hash, block)
+        if not left:
+            del self._cleared_blocks[replica]
+            known.stored_again = None
+            self._unhide(replica)
+        return max(1, num_blocks)
+
+    def _unhide(self, replica: int) -> None:
+        """What the replica holds is known again, where nothing of it is left to do."""
+        if replica not in self._gone and replica not in self._cleared_blocks:
+            self._gone_mask &= ~(1 << replica)
+
     def _put_off(self, replica: int, known: _Replica) -> None:
+        self._cleared_blocks.pop(replica, None)
         if known.blocks:
             self._gone.setdefault(replica, []).append(known.blocks)
             self._gone_mask |= 1 << replica
@@ -189,6 +223,8 @@ class KvIndex:
                 self._num_blocks += 1
             if event.medium == "GPU":
                 block.on_gpu = True
+                if known.stored_again is not None:
+                    known.stored_again.add(engine_hash)
             else:
                 block.num_in_l1 += 1
                 known.num_in_l1 += 1
@@ -208,7 +244,7 @@ class KvIndex:
         Those in L1 are what they were on the GPU: vLLM 0.32 tells of them in any order, and leaves out what
         they depend on beside tokens.
         """
-        found = [known.blocks[each].name for each in event.block_hashes if each in known.blocks]
+        found = [block.name for each in event.block_hashes if (block := _block(known, each)) is not None]
         if len(found) == len(event.block_hashes):
             return found
         if event.medium != "GPU" or not event.token_ids:
@@ -216,7 +252,7 @@ class KvIndex:
             return []
         root = 0
         if event.parent is not None:
-            parent = known.blocks.get(event.parent)
+            parent = _block(known, event.parent)
             if parent is None:
                 self.dropped["orphan"] += len(event.block_hashes)
                 return []
@@ -249,13 +285,13 @@ class KvIndex:
             return
         if not known.num_in_l1:
             self._put_off(replica, known)
+            self._unhide(replica)
             self._begin(replica).group = known.group
             return
-        self._gpu.removed(replica, [block.name for block in known.blocks.values() if block.on_gpu])
         known.since_on_gpu.clear()
-        for engine_hash, block in list(known.blocks.items()):
-            block.on_gpu = False
-            self._drop_unheld(replica, known, engine_hash, block)
+        known.stored_again = set()
+        self._cleared_blocks[replica] = list(known.blocks)
+        self._gone_mask |= 1 << replica
 
     def _drop_unheld(self, replica: int, known: _Replica, engine_hash: EngineHash, block: _Block) -> None:
         if not block.on_gpu and not block.num_in_l1:
@@ -264,3 +300,12 @@ class KvIndex:
             self._any.drop(replica, block.name)
             if known.since is not None:
                 known.since.discard(block.name)
+
+
+def _block(known: _Replica, engine_hash: EngineHash) -> _Block | None:
+    """A block that the replica holds; not one that is still to be cleared."""
+    block = known.blocks.get(engine_hash)
+    again = known.stored_again
+    if block is None or again is None or block.num_in_l1 or engine_hash in again:
+        return block
+    return None

@@ -25,7 +25,7 @@ import zmq.asyncio
 
 from hypertier.errors import KvEventError
 from hypertier.router.discovery.addresses import Address
-from hypertier.router.kv.kv_events import Event, decode
+from hypertier.router.kv.kv_events import Cleared, Event, decode
 from hypertier.router.process.stamps import Complaint
 from hypertier.router.process.tasks import Tasks
 from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
@@ -42,6 +42,8 @@ MAX_SOCKETS = 65_000
 """libzmq allows 1,023 without being asked, and a replica takes three, and one more for a replay."""
 NUM_COMPARED = 4
 """So many batches that were taken are asked for again, to see that they are the same."""
+BLOCKS_A_TURN = 512
+"""Of a batch, so many blocks are applied in one turn of the event loop: about a millisecond. One event is."""
 END = b"\xff" * 8
 
 
@@ -256,8 +258,13 @@ class KvStreams:
     async def _take(
         self, replica: Replica, place: Place, number: int, seconds: float, events: Iterable[Event]
     ) -> None:
+        num_blocks = 0
         for event in events:
+            if num_blocks >= BLOCKS_A_TURN:
+                num_blocks = 0
+                await asyncio.sleep(0)
             self._apply(replica, event)
+            num_blocks += 1 if isinstance(event, Cleared) else len(event.block_hashes)
         place.take(number, seconds)
         self.num_batches += 1
         await asyncio.sleep(0)  # where batches are waiting, nothing above lets requests pass

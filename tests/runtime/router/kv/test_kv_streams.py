@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from hypertier.router.discovery.addresses import Address
 from hypertier.router.kv.kv_events import Event, Stored
-from hypertier.router.kv.kv_streams import NUM_COMPARED, KvStreams, Place
+from hypertier.router.kv.kv_streams import BLOCKS_A_TURN, NUM_COMPARED, KvStreams, Place
 from hypertier.router.process.open_files import allow_all_open_files
 from hypertier.router.replicas.replicas import Replica, ReplicaSet
 
@@ -86,6 +87,29 @@ def test_what_was_said_before_is_replayed_and_what_comes_is_heard() -> None:
             await publisher.publish(stored(3))
 
             await listener.until(lambda: listener.blocks == [1, 2, 3])
+
+    run(test)
+
+
+def test_a_long_batch_is_applied_in_many_turns_of_the_event_loop() -> None:
+    async def test(publisher: Publisher) -> None:
+        turn, applied = 0, Counter[int]()
+        async with heard(publisher) as listener:
+            apply = listener.streams._apply
+
+            def noted(replica: Replica, event: Event) -> None:
+                assert isinstance(event, Stored)
+                applied[turn] += len(event.block_hashes)
+                apply(replica, event)
+
+            listener.streams._apply = noted
+            hundred = ["BlockStored", list(range(100)), None, list(range(100)), 1, None, "GPU"]
+            await publisher.publish(*[hundred] * 50)
+            while applied.total() < 5000:
+                turn += 1
+                await asyncio.sleep(0)
+
+        assert max(applied.values()) <= BLOCKS_A_TURN + 100
 
     run(test)
 
