@@ -57,23 +57,21 @@ class Admin:
 
     def handle(self, connection: ClientConnection, request: Request) -> None:
         """Answer `/metrics` and what the router decided; refuse all else."""
-        path, front = request.path, self._front
+        path, answers = request.path, self._front.answers
         query = parse_qs(request.target.partition(b"?")[2].decode("latin-1"))
         if path == b"/metrics":
-            front.answer_metrics(connection, request)
+            answers.metrics(connection, request)
         elif path in (b"/decisions", b"/explain") and not self._is_near(connection.peer):
             problem = (
                 f"{path.decode()} answers its own machine alone: kubectl port-forward POD PORT leads there"
             )
             connection.refuse(Refusal(403, problem, "not_local"))
         elif path == b"/decisions":
-            front.answer_decisions(connection, request, query.get("id", [None])[0])
+            answers.decisions(connection, request, query.get("id", [None])[0])
         elif path == b"/explain" and request.method == b"POST":
             path_of_request = query.get("path", ["/v1/chat/completions"])[0]
             tenant = query.get("tenant", [None])[0]
-            front.answer_explanation(
-                connection, request, path_of_request.encode("latin-1", "replace"), tenant
-            )
+            answers.explanation(connection, request, path_of_request.encode("latin-1", "replace"), tenant)
         else:
             problem = "this port serves /metrics, /decisions and POST /explain"
             connection.refuse(Refusal(404, problem, "not_found"))

@@ -48,6 +48,7 @@ HOT = (
     "migration.migratable",
     "migration.migration",
     "migration.token_ids",
+    "own_answers",
     "peers.news",
     "peers.sharing",
     "picking",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import operator
 import secrets
-import time
 from asyncio import Event
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,7 +12,6 @@ from itertools import count
 from typing import cast
 
 from hypertier.router.admission import Admission, Admitted, Arrival, Grant
-from hypertier.router.api import openai
 from hypertier.router.api.openai import InferenceRequest, Refusal
 from hypertier.router.api.responses import PATH as RESPONSES_PATH
 from hypertier.router.api.responses import ResponseHolders, ResponsesExchange
@@ -29,6 +26,7 @@ from hypertier.router.http.wire import BodyBudget
 from hypertier.router.migration import migratable
 from hypertier.router.migration.continuation import PATHS as STREAM_PATHS
 from hypertier.router.migration.migration import Migration
+from hypertier.router.own_answers import LOCAL_METHODS, OwnAnswers
 from hypertier.router.prefill.prefill import Leg, Prefillers
 from hypertier.router.proxy import Client, Proxy
 from hypertier.router.replicas.models import (
@@ -39,23 +37,21 @@ from hypertier.router.replicas.models import (
 from hypertier.router.replicas.replicas import ReplicaSet
 from hypertier.router.routes.shadow import ShadowClient, Shadows
 from hypertier.router.settings import RouterSettings
-from hypertier.router.telemetry.decisions import Prefilled, weigh
-from hypertier.router.telemetry.metrics import CONTENT_TYPE, Metrics
+from hypertier.router.telemetry.decisions import Prefilled
+from hypertier.router.telemetry.metrics import Metrics
 from hypertier.router.telemetry.tracing import Tracing
 
 log = logging.getLogger("hypertier.router")
 
-MAX_TOLD = 100
 # Clients that use a connection all the time send on it within that; a close could cross with what they send.
 REPLACED_IDLE_TICKS = 5
-_LOCAL_METHODS = (b"GET", b"HEAD")
 _NO_FILES = Refusal(503, "the router has no room for another connection", "overloaded", retry_after_seconds=1)
 
 
 class Front:
     """Owner of the client connections, see `connection.Owner`: `handle` is the way of every request.
 
-    `metrics_text` is what `/metrics` says.
+    `answers` has what the router says itself.
     """
 
     def __init__(
@@ -76,13 +72,12 @@ class Front:
         self.max_body_bytes = settings.max_body_bytes
         self.budget = BodyBudget(settings.max_buffered_bytes)
         self.connections: set[ClientConnection] = set()
-        self.metrics_text: Callable[[], bytes] = metrics.text
         self._proxy = proxy
-        self._replicas = replicas
-        self._counts = metrics.counts
         self._admission = admission
         self._models = models or Models(replicas)
         self.asking = Asking(settings, self._models)
+        salt_as = getattr(admission, "salt_as", None)
+        self.answers = OwnAnswers(settings, proxy, self._models, self.asking, metrics, salt_as=salt_as)
         self.shadows = Shadows()
         self._holders = ResponseHolders()
         self.prefillers: Prefillers | None = None
@@ -90,9 +85,6 @@ class Front:
         self.tracing: Tracing | None = None
         self.capture: Capture | None = None
         self.check_head: Callable[[Request], Refusal | None] | None = getattr(admission, "check_head", None)
-        self.salt_as: Callable[[Request, str], tuple[bytes, Refusal | None]] | None = getattr(
-            admission, "salt_as", None
-        )
         self._request_ids = request_ids()
         self._all_closed = Event()
 
@@ -129,14 +121,14 @@ class Front:
 
     def refused(self, refusal: Refusal) -> None:
         """Count what a connection refused itself."""
-        self._counts.answered("", f"{refusal.status // 100}xx")
+        self.answers.refused(refusal)
 
     def handle(self, connection: ClientConnection, request: Request) -> None:
         """Answer `/health`; all else is for who is let in."""
         request_id = request.request_id or next(self._request_ids)
         connection.named(request_id)
         if request.path == b"/health":
-            self._answer_health(connection, request)
+            self.answers.health(connection, request, draining=self.draining and not self.is_replaced)
         elif deadline_of(request) == INVALID:
             refusal = Refusal(
                 400,
@@ -144,7 +136,7 @@ class Front:
                 "invalid_request_timeout",
                 param="x-request-timeout",
             )
-            self._refuse(connection, refusal)
+            self.answers.refuse(connection, refusal)
         elif self._admission is None:
             self._try_to_send(connection, request, request_id, None)
         else:
@@ -161,7 +153,7 @@ class Front:
 
     def refuse(self, arrival: Arrival, refusal: Refusal) -> None:
         """It was not."""
-        self._refuse(cast(ClientConnection, arrival.client), refusal)
+        self.answers.refuse(cast(ClientConnection, arrival.client), refusal)
 
     def sweep(self) -> None:
         """Once a second: end what has taken too long."""
@@ -194,45 +186,6 @@ class Front:
         for connection in list(self.connections):
             connection.abort()
 
-    def answer_metrics(self, connection: ClientConnection, request: Request) -> None:
-        """The router's own metrics, as text."""
-        self._answer(connection, request, 200, self.metrics_text(), content_type=CONTENT_TYPE)
-
-    def answer_decisions(
-        self, connection: ClientConnection, request: Request, request_id: str | None
-    ) -> None:
-        """The latest decisions, or those of one `x-request-id`."""
-        told = self._proxy.decisions.told(request_id, MAX_TOLD, time.time() - self._proxy.now())
-        self._answer(connection, request, 200, json.dumps({"decisions": told}).encode())
-
-    def answer_explanation(
-        self, connection: ClientConnection, request: Request, path: bytes, tenant: str | None = None
-    ) -> None:
-        """Where a tenant's body would be sent now, and what is thought of each candidate; nothing is sent."""
-        asked = Request(request.method, path, request.body, has_body=True)
-        seed, refusal = b"", None
-        if tenant is not None and self.salt_as is not None:
-            seed, refusal = self.salt_as(asked, tenant)
-        inference = self.asking.read(asked, seed)
-        inference = self.asking.routed(asked, inference, b"", seed, is_sent=False)
-        if refusal is None:
-            refusal = self._refusal_of_model(asked, inference)
-        picker, now = self._proxy.picker, self._proxy.now()
-        candidates = picker.candidates(inference) if refusal is None else ()
-        choice = picker.strategy.choose(inference, candidates, now) if candidates else None
-        told = {
-            "model": None if inference.model is None else inference.model.decode("utf-8", "replace"),
-            "prompt_bytes": inference.num_bytes,
-            "replica": None if choice is None else choice.replica.url,
-            "reason": refusal.code if refusal else "no_replica" if choice is None else choice.reason,
-            "matched_bytes": None if choice is None else choice.matched_bytes,
-            "predicted_ttft_seconds": None if choice is None else choice.predicted_seconds,
-            "candidates": weigh(picker.strategy, inference, candidates, now),
-        }
-        body = json.dumps(told).encode()
-        connection.write(openai.response(200, body, keep_alive=not connection.closes))
-        connection.finish(keep_alive=True)
-
     def _try_to_send(
         self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
     ) -> None:
@@ -251,14 +204,14 @@ class Front:
             pending.cancel()
         elif pending is waiting and grant is not None:
             grant.end()
-        self._refuse(connection, Refusal(500, "a fault of the router's own", "internal_error"))
+        self.answers.refuse(connection, Refusal(500, "a fault of the router's own", "internal_error"))
 
     def _send(
         self, connection: ClientConnection, request: Request, request_id: bytes, grant: Grant | None
     ) -> None:
         if request.path == b"/metrics":
             _let_go(connection, grant)
-            self._answer_or_point_to_metrics(connection, request)
+            self.answers.metrics_or_where(connection, request)
             return
         if self._answer_of_model(connection, request, grant):
             return
@@ -348,7 +301,7 @@ class Front:
         if told is None:
             return False
         _let_go(connection, grant)
-        self._answer(connection, request, 200, told)
+        self.answers.answer(connection, request, 200, told)
         return True
 
     def _answer_of_models(
@@ -356,73 +309,19 @@ class Front:
     ) -> bool:
         """Answer what no single replica can: the list of models, and a model that none serves."""
         refusal = None
-        lists = request.path == LIST_PATH and request.method in _LOCAL_METHODS and self._models.speaks_for_all
+        lists = request.path == LIST_PATH and request.method in LOCAL_METHODS and self._models.speaks_for_all
         if not lists:
-            refusal = self._refusal_of_model(request, inference)
+            refusal = self.answers.refusal_of_model(request, inference)
             if refusal is None:
                 return False
         _let_go(connection, grant)
         if refusal is None:
-            self._answer(connection, request, 200, self._models.answer())
+            self.answers.answer(connection, request, 200, self._models.answer())
             return True
         if self.asking.canaries is not None and inference.model is not None:
             self.asking.canaries.ended(inference.model, "5xx")  # of a split, perhaps: nobody serves it
-        self._refuse(connection, refusal)
+        self.answers.refuse(connection, refusal)
         return True
-
-    def _refusal_of_model(self, request: Request, inference: InferenceRequest) -> Refusal | None:
-        """The answer to a model that no replica has; None where one has it, or may come and is waited for."""
-        model = inference.model
-        refusal = self._models.refusal(model) if model is not None else None
-        if refusal is None:
-            return None
-        waits = bool(request.body) and self._proxy.holding is not None and self._models.may_come(model)
-        return None if waits else refusal
-
-    def _answer_or_point_to_metrics(self, connection: ClientConnection, request: Request) -> None:
-        if self.settings.metrics_port is None:
-            self.answer_metrics(connection, request)
-        else:
-            self._refuse(connection, Refusal(404, "metrics are on the port of --metrics-port", "not_found"))
-
-    def _answer_health(self, connection: ClientConnection, request: Request) -> None:
-        if self.draining and not self.is_replaced:
-            self._refuse(
-                connection, Refusal(503, "the router is draining", "draining", retry_after_seconds=1)
-            )
-        elif not self._replicas.num_healthy and not self.settings.hold_seconds:
-            self._refuse(connection, Refusal(503, "no healthy replica", "no_replica", retry_after_seconds=1))
-        else:
-            self._answer(connection, request, 200, b"{}")
-
-    def _answer(
-        self,
-        connection: ClientConnection,
-        request: Request,
-        status: int,
-        body: bytes,
-        content_type: bytes = b"application/json",
-    ) -> None:
-        if request.method not in _LOCAL_METHODS:
-            allowed = b"allow: GET, HEAD\r\n"  # RFC 9110 section 15.5.6 (read 2026-12-02): a 405 says that
-            refusal = Refusal(405, "this path answers GET", "method_not_allowed", headers=allowed)
-            self._refuse(connection, refusal)
-            return
-        connection.write(
-            openai.response(
-                status,
-                body,
-                content_type=content_type,
-                request_id=connection.request_id,
-                keep_alive=not connection.closes,
-                is_head=request.method == b"HEAD",
-            )
-        )
-        connection.finish(keep_alive=True)
-
-    def _refuse(self, connection: ClientConnection, refusal: Refusal) -> None:
-        self.refused(refusal)
-        connection.refuse(refusal)
 
 
 def _let_go(connection: ClientConnection, grant: Grant | None) -> None:

@@ -17,11 +17,11 @@ from hypertier.errors import HttpError
 from hypertier.router.admin import is_loopback
 from hypertier.router.api import openai
 from hypertier.router.api.openai import Refusal
-from hypertier.router.front import MAX_TOLD
 from hypertier.router.http.connection import ClientConnection, accepted
 from hypertier.router.http.heads import Request
 from hypertier.router.http.listening import Listener
 from hypertier.router.http.wire import BodyBudget
+from hypertier.router.own_answers import MAX_TOLD
 from hypertier.router.telemetry.metrics import CONTENT_TYPE
 from hypertier.router.workers import merging
 from hypertier.router.workers.merging import Stage
