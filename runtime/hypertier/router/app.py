@@ -251,6 +251,8 @@ class Router:
         """Find replicas, check each once, then listen. Raises ConfigError for an address that can't be."""
         settings = self.settings
         log.info("hot modules run %s", "compiled" if compiled.IN_USE else "uncompiled, about half as fast")
+        if self.front.capture is not None:
+            self.front.capture.start()
         if self._route_file is not None:
             self._route_file.start()
             self.keep(self._route_file.run())

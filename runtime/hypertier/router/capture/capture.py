@@ -62,6 +62,13 @@ class Capture:
         self._writes: set[asyncio.Future[None]] = set()
         self._ends_at_bytes = settings.max_payload_bytes + MAX_HEAD_BYTES
 
+    def start(self) -> None:
+        """Say at once what a file would fail by, as the first one is written after a while."""
+        try:
+            self._spool.check()
+        except OSError as error:
+            self._complain(error)
+
     def client(self, client: Client, request: Request, request_id: bytes, grant: Grant | None) -> Client:
         """Who is to get the answer: the client, or where this exchange is drawn, it and a record."""
         settings = self._settings
@@ -149,14 +156,17 @@ class Capture:
             lines = [line for record in batch if (line := line_of(record, self._settings)) is not None]
             has_room = not lines or self._spool.write(tenant, batch[0].at, lines)
         except Exception as error:
-            # What it is about is never logged: it may be of what people said.
-            reason = error.strerror if isinstance(error, OSError) else None
-            self._complaint.failed("captured requests are lost", reason or type(error).__name__)
+            self._complain(error)
             self.counts["failed"] += len(batch)
             return
         self._complaint.mended("captured requests are written again")
         self.counts["not_answered"] += len(batch) - len(lines)
         self.counts["captured" if has_room else "spool_full"] += len(lines)
+
+    def _complain(self, error: Exception) -> None:
+        """What it is about is never logged: it may be of what people said."""
+        reason = error.strerror if isinstance(error, OSError) else None
+        self._complaint.failed("captured requests are lost", reason or type(error).__name__)
 
     def _release(self, records: Sequence[Record]) -> None:
         for record in records:

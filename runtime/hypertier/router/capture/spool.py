@@ -36,6 +36,13 @@ class Spool:
         self._num_bytes = 0
         self._looked_at = -math.inf
 
+    def check(self) -> None:
+        """Leave nothing behind where files can be made. Raises OSError where they can't."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tried = self._folder / f".{uuid4()}"
+        tried.touch(mode=0o600)
+        tried.unlink()
+
     def write(self, tenant: str, at: float, lines: Sequence[bytes]) -> bool:
         """Add a file, whole or not at all; False where there is no room. Raises OSError."""
         content = b"".join(lines)

@@ -135,6 +135,33 @@ def test_a_spool_that_takes_nothing_costs_records_and_no_answer(tmp_path: Path) 
     assert captured(act, blocked) == {"failed": 1}
 
 
+def test_a_spool_that_takes_nothing_is_said_before_anything_is_captured_and_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    said: list[list[str]] = []
+
+    def note() -> None:
+        said.append([line for line in caplog.messages if line.startswith("captured requests")])
+
+    async def act(router: Router) -> None:
+        note()
+        assert (await ask(router)).status == 200
+
+    captured(act, blocked / "captures")
+    note()
+
+    assert said == [["captured requests are lost: Not a directory"]] * 2
+
+
+def test_a_spool_that_takes_files_has_none_before_anything_is_captured(tmp_path: Path) -> None:
+    async def act(router: Router) -> None:
+        assert list((tmp_path / "captures").iterdir()) == []
+
+    assert captured(act, tmp_path / "captures") == {}
+
+
 def test_a_spool_that_is_full_takes_no_more(tmp_path: Path) -> None:
     (tmp_path / "old.jsonl").write_bytes(b"x" * 1024 * 1024)
 
