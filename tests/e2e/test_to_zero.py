@@ -48,7 +48,7 @@ IDLE_MINUTES = 5
 # A process is no pod: where a service account's files lie is all that it is told beside its arguments.
 ROUTER = """
 import functools, pathlib, sys
-from hypertier.router import api_server, discovery
+from hypertier.router.discovery import api_server, discovery
 discovery.in_cluster = functools.partial(api_server.in_cluster, folder=pathlib.Path(sys.argv.pop(1)))
 from hypertier.cli.main import main
 main()
