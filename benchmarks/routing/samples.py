@@ -74,7 +74,7 @@ def code(policy: str, workload: str) -> str:
         files = [*simulation, *sorted((PACKAGE / "router").rglob("*.py"))]
     else:
         files = [path for path in simulation if path.name not in OF_OURS]
-        files.append(PACKAGE / "router" / "holders.py")
+        files.append(PACKAGE / "router" / "kv" / "holders.py")
     files += [HERE / "cells.py", HERE / "peers.py"]
     if workload == RECORDED:
         files.append(Path(os.environ[TRACE_VARIABLE]))

@@ -300,7 +300,7 @@ def test_engine_that_compresses_unasked_is_asked_for_no_ids_again_and_as_its_cli
             assert router.front.migration is not None
             asked = ["return_token_ids" in body for body in first.asked]
             codings = [request.header(b"accept-encoding") or b"" for request in engine.received]
-            assert router.front._counts.retries == {"encoded": 1}
+            assert router.front._proxy.counts.retries == {"encoded": 1}
             assert engine.received[1].body == engine.received[2].body == body_of(CHAT)
             return router.front.migration.ineligible, asked, codings
 
