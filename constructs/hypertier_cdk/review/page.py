@@ -194,7 +194,7 @@ def to_markdown(review: Review) -> str:
                 [(entry.stack, entry.name, entry.version, entry.source) for entry in review.installed],
             ),
             "",
-            f"{_pulled(review).capitalize()}.",
+            _sentence(_pulled(review)),
             "",
             "## Cannot change once deployed",
             "",
@@ -252,6 +252,11 @@ def _pulled(review: Review) -> str:
     if not review.pulled:
         return "nodes get an engine's image when the engine comes"
     return f"nodes of {', '.join(review.pulled)} get the engines' image ahead of them (images.prePull)"
+
+
+def _sentence(said: str) -> str:
+    """Names in it stay as they are written."""
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _total(bill: Bill) -> str:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from hypertier.spec.instance_group import GROUP_LABEL
 from hypertier_cdk.review.kubernetes import MANIFEST
 from hypertier_cdk.review.page import Review, review_of, to_json, to_markdown, to_text, write_review
 from hypertier_cdk.review.templates import assembly_of
@@ -42,6 +43,31 @@ TEMPLATE: dict[str, Any] = {
 }
 
 
+PRE_PULL = {
+    "kind": "DaemonSet",
+    "metadata": {"name": "llama-prepull", "labels": {"app.kubernetes.io/component": "prepull"}},
+    "spec": {
+        "template": {
+            "spec": {
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {"key": GROUP_LABEL, "operator": "In", "values": ["GPU-a", "GPU-b"]}
+                                    ]
+                                }
+                            ]
+                        }
+                    }
+                }
+            }
+        }
+    },
+}
+
+
 VERIFICATION = {
     "apiVersion": "batch/v1",
     "kind": "CronJob",
@@ -53,6 +79,17 @@ VERIFICATION = {
 @pytest.fixture(scope="module")
 def review() -> Review:
     return review_of("reference", assembly_of({"a<b": TEMPLATE}), "us-west-2")
+
+
+def test_nodes_that_get_the_image_ahead_are_named_as_they_are_written(review: Review) -> None:
+    manifest = {"Type": MANIFEST, "Properties": {"Manifest": json.dumps([PRE_PULL])}}
+    found = review_of("reference", assembly_of({"a": {"Resources": {"Manifest": manifest}}}), "us-west-2")
+    said = "odes of GPU-a, GPU-b get the engines' image ahead of them (images.prePull)"
+
+    assert f"\nN{said}.\n" in to_markdown(found)
+    assert f"n{said}\n" in to_text(found, "cdk.out")
+    assert to_json(found)["pulled_ahead"] == ["GPU-a", "GPU-b"]
+    assert "\nNodes get an engine's image when the engine comes.\n" in to_markdown(review)
 
 
 def test_the_page_has_every_section(review: Review) -> None:
