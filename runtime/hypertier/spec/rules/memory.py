@@ -120,14 +120,12 @@ def _weights(subject: Subject) -> int:
     "시작하지 못합니다. GPU를 늘리거나 양자화된 가중치를 쓰십시오",
 )
 def weights_over_gpus(subject: Subject) -> Iterator[Hit]:
-    nodes = [node for name in subject.instance_types if (node := find_instance_type(name))]
-    model = _model(subject)
-    if model is None or not nodes or not subject.gpus or len(nodes) != len(subject.instance_types):
+    model, usable = _model(subject), _usable_bytes(subject, GPU_MEMORY_UTILIZATION_RATIO)
+    if model is None or usable is None or not subject.gpus:
         return
     if subject.engine not in ("vllm", "sglang"):
         return
-    largest = max(node.gpu_memory_bytes for node in nodes)
-    room = int(largest * GPU_MEMORY_UTILIZATION_RATIO - GPU_OVERHEAD_BYTES) * subject.gpus
+    room = usable * subject.gpus
     if 0 < room <= _weights(subject):
         values = {"model": model.name, "weights": _weights(subject) // GIB, "room": room // GIB}
         yield hit((*LIMITS, GPU), **values)
@@ -144,8 +142,7 @@ def weights_over_gpus(subject: Subject) -> Iterator[Hit]:
 )
 def context_over_gpus(subject: Subject) -> Iterator[Hit]:
     found, model = subject.argument_place("--max-model-len"), _model(subject)
-    nodes = [node for name in subject.instance_types if (node := find_instance_type(name))]
-    if found is None or model is None or not nodes or len(nodes) != len(subject.instance_types):
+    if found is None or model is None:
         return
     ratio = _share(subject.argument("--gpu-memory-utilization"))
     ranks = small_whole(subject.argument("--tensor-parallel-size", "-tp") or "1")
@@ -153,12 +150,23 @@ def context_over_gpus(subject: Subject) -> Iterator[Hit]:
     others = subject.argument("--pipeline-parallel-size", "-pp", "--kv-cache-memory-bytes")
     if subject.engine != "vllm" or not length or not ranks or ratio is None or others is not None:
         return
-    largest = max(node.gpu_memory_bytes for node in nodes)
-    room = int(largest * ratio - GPU_OVERHEAD_BYTES) * ranks - _weights(subject)
+    usable = _usable_bytes(subject, ratio)
+    if usable is None:
+        return
+    room = usable * ranks - _weights(subject)
     needed = model.kv_bytes(length, kv_bytes_per_element(subject.arguments)) * model.kv_copies(ranks)
     if 0 < room < needed:
         values = {"needed": f"{needed / GIB:.1f}", "room": f"{room / GIB:.1f}"}
         yield hit(found[0], tokens=f"{int(length * room / needed):,}", **values)
+
+
+def _usable_bytes(subject: Subject, ratio: float) -> int | None:
+    """Of the largest GPU it may run on, for weights and KV cache; None where one of those is not known."""
+    nodes = [find_instance_type(name) for name in subject.instance_types]
+    known = [node.gpu_memory_bytes for node in nodes if node is not None]
+    if not known or len(known) != len(nodes):
+        return None
+    return int(max(known) * ratio - GPU_OVERHEAD_BYTES)
 
 
 def _share(written: str | None) -> float | None:
