@@ -215,15 +215,16 @@ class RouterSettings:
 
     def _check_beside(self) -> None:
         """Refuse what says nothing without another flag."""
-        says_nothing = [name for name in _CAPTURE_FLAGS if self.capture_spool is None]
-        says_nothing += [name for name in _HOLD_FLAGS if not self.hold_seconds]
-        flags, defaults = _CAPTURE_FLAGS | _HOLD_FLAGS, RouterSettings.__dataclass_fields__
-        for name in says_nothing:
-            got = getattr(self, name)
-            if got != defaults[name].default:
-                beside = "--capture-spool" if name in _CAPTURE_FLAGS else "--hold-seconds"
-                shown = list(got) if isinstance(got, tuple) else got
-                raise ConfigError(flags[name], shown, f"{beside} beside it, without which it says nothing")
+        defaults = RouterSettings.__dataclass_fields__
+        for beside, is_set, flags in (
+            ("--capture-spool", self.capture_spool is not None, _CAPTURE_FLAGS),
+            ("--hold-seconds", self.hold_seconds, _HOLD_FLAGS),
+        ):
+            for name, flag in flags.items():
+                got = getattr(self, name)
+                if not is_set and got != defaults[name].default:
+                    shown = list(got) if isinstance(got, tuple) else got
+                    raise ConfigError(flag, shown, f"{beside} beside it, without which it says nothing")
 
     def _check_prefill(self) -> None:
         addresses = [parse_prefill_replica(url) for url in self.prefill_replicas]

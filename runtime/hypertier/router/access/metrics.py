@@ -13,7 +13,7 @@ from prometheus_client.utils import floatToGoString
 
 from hypertier.router.access.counts import WAIT_SECONDS, AccessCounts
 from hypertier.router.access.pool import Pool
-from hypertier.router.access.pools import MAX_NAME_BYTES, MAX_NAMED, Pools
+from hypertier.router.access.pools import MAX_NAMED, Pools, text_of
 from hypertier.router.access.tenants import Tenants
 from hypertier.router.telemetry.families import counter, gauge
 
@@ -111,7 +111,7 @@ class PoolMetrics(Collector):
             ["pool"],
             _added((pool, pool.limit) for pool in pools if math.isfinite(pool.limit)),
         )
-        models = sorted((pool.counts.name, _text(model)) for pool in pools for model in pool.bases)
+        models = sorted((pool.counts.name, text_of(model)) for pool in pools for model in pool.bases)
         yield gauge(
             "hypertier_router_pool_model",
             "1 for each model of a pool that is no adapter.",
@@ -126,7 +126,3 @@ def _added(numbers: Iterable[tuple[Pool, float]]) -> dict[str, float]:
     for pool, number in numbers:
         added[pool.counts.name] += number
     return added
-
-
-def _text(name: bytes) -> str:
-    return name[:MAX_NAME_BYTES].decode("utf-8", "replace")

@@ -78,7 +78,12 @@ def name_of(pool: Pool) -> str:
     whatever adapters come and go.
     """
     first = min(pool.bases or pool.names - {REST}, default=None)
-    return UNLISTED if first is None else first[:MAX_NAME_BYTES].decode("utf-8", "replace")
+    return UNLISTED if first is None else text_of(first)
+
+
+def text_of(model: bytes) -> str:
+    """A model's name as metrics have it."""
+    return model[:MAX_NAME_BYTES].decode("utf-8", "replace")
 
 
 class Pools:

@@ -166,12 +166,7 @@ class EndpointSlices:
                 is_chosen = endpoint.is_ready or (
                     not self._num_ready and endpoint.is_serving and endpoint.is_terminating
                 )
-                if is_chosen and endpoint.family == family:
-                    number = self._port
-                    if not isinstance(number, int):
-                        named = dict(endpoint.ports).get(number)
-                        if named is None:
-                            continue
-                        number = named
-                    return Address(endpoint.host, number)
+                port = self._port if isinstance(self._port, int) else dict(endpoint.ports).get(self._port)
+                if is_chosen and endpoint.family == family and port is not None:
+                    return Address(endpoint.host, port)
         return None
