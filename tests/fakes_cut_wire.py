@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 
 class CutWire:
@@ -50,6 +52,17 @@ class CutWire:
             for one in (writer, other_writer):
                 self._writers.discard(one)
                 one.transport.abort()
+
+
+@asynccontextmanager
+async def cut_wires(port: int, *targets: int) -> AsyncIterator[list[CutWire]]:
+    """A wire to each of the targets, at `port` and those that follow it."""
+    wires = [CutWire(target) for target in targets]
+    for number, wire in enumerate(wires):
+        await wire.start(port + number)
+    yield wires
+    for wire in wires:
+        await wire.stop()
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -33,3 +33,27 @@ def scaling_on(stack: cdk.Stack, cluster: HyperPodCluster, **options: Any) -> Ca
         deployment="llama-engine",
         **{"min_replicas": 1, "max_replicas": 3} | options,
     )
+
+
+def scalings_of_roles(
+    stack: cdk.Stack,
+    cluster: HyperPodCluster,
+    *,
+    prefill: tuple[int, int] = (1, 2),
+    decode: tuple[int, int] = (1, 2),
+) -> list[CacheUtilizationScaling]:
+    """One for each role of an endpoint, with its least and most replicas."""
+    return [
+        CacheUtilizationScaling(
+            stack,
+            role.capitalize(),
+            cluster=cluster,
+            endpoint="llama",
+            namespace="inference",
+            deployment=f"llama-{role}",
+            role=role,
+            min_replicas=least,
+            max_replicas=most,
+        )
+        for role, (least, most) in (("prefill", prefill), ("decode", decode))
+    ]

@@ -8,12 +8,12 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
-from fakes_scaling import gpu_cluster
+from fakes_scaling import gpu_cluster, scalings_of_roles
 from fakes_templates import new_stack, properties, template_of
 
 from hypertier.errors import ConfigError
 from hypertier.exporter.metrics import ALL_SERIES, VERIFY_SERIES
-from hypertier_cdk import CacheUtilizationScaling, EndpointAlarms
+from hypertier_cdk import EndpointAlarms
 from hypertier_cdk.metrics import ROLES
 
 
@@ -169,21 +169,7 @@ def test_captures_that_are_lost_ring_where_there_are_some() -> None:
 
 def test_steps_that_took_any_replica_ring_once_for_all_roles_where_they_come_again() -> None:
     stack = new_stack("Blind")
-    cluster = gpu_cluster(stack)
-    scalings = [
-        CacheUtilizationScaling(
-            stack,
-            role,
-            cluster=cluster,
-            endpoint="llama",
-            namespace="inference",
-            deployment=f"llama-{role}",
-            role=role,
-            min_replicas=1,
-            max_replicas=2,
-        )
-        for role in ("prefill", "decode")
-    ]
+    scalings = scalings_of_roles(stack, gpu_cluster(stack))
     EndpointAlarms(
         stack, "Alarms", endpoint="llama", replicas=dict.fromkeys(ROLES, 1), cached=True, scalings=scalings
     )

@@ -8,7 +8,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_cloudwatch as cw
-from fakes_scaling import gpu_cluster
+from fakes_scaling import gpu_cluster, scalings_of_roles
 from fakes_templates import new_stack, template_of, the
 
 from hypertier.errors import ConfigError
@@ -118,21 +118,7 @@ def test_every_series_of_each_role_is_shown(role: str) -> None:
 
 def test_a_role_shows_the_thresholds_that_it_scales_by_and_both_roles_their_steps() -> None:
     stack = new_stack("Board")
-    cluster = gpu_cluster(stack)
-    scalings = [
-        CacheUtilizationScaling(
-            stack,
-            role.capitalize(),
-            cluster=cluster,
-            endpoint="llama",
-            namespace="inference",
-            deployment=f"llama-{role}",
-            role=role,
-            min_replicas=1,
-            max_replicas=2,
-        )
-        for role in ("prefill", "decode")
-    ]
+    scalings = scalings_of_roles(stack, gpu_cluster(stack))
     EndpointDashboard(stack, "Board", endpoint="llama", roles=["prefill", "decode"], scalings=scalings)
     text = text_of(the(template_of(stack), "AWS::CloudWatch::Dashboard")["DashboardBody"])
     graphs = [widget["properties"] for widget in json.loads(text)["widgets"] if widget["type"] == "metric"]

@@ -11,7 +11,7 @@ from typing import Any
 import aws_cdk as cdk
 import kubernetes_validate
 import pytest
-from fakes_scaling import gpu_cluster, scaling_on
+from fakes_scaling import gpu_cluster, scaling_on, scalings_of_roles
 from fakes_templates import depends_on, new_stack, permissions, properties, resources, template_of
 
 from hypertier.errors import ConfigError
@@ -89,19 +89,7 @@ def test_both_alarms_watch_the_exporter_s_series_of_this_endpoint(template: dict
 def of_roles() -> dict[str, Any]:
     """Both roles of one endpoint, each with a scaling of its own by its defaults."""
     stack = new_stack("Roles")
-    cluster = cluster_in(stack)
-    for role, least, most in (("prefill", 1, 2), ("decode", 3, 5)):
-        CacheUtilizationScaling(
-            stack,
-            role.capitalize(),
-            cluster=cluster,
-            endpoint="llama",
-            namespace="inference",
-            deployment=f"llama-{role}",
-            role=role,
-            min_replicas=least,
-            max_replicas=most,
-        )
+    scalings_of_roles(stack, cluster_in(stack), decode=(3, 5))
     return template_of(stack)
 
 

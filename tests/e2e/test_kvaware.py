@@ -16,7 +16,7 @@ import openai
 import pytest
 from exchanges import ASKED, bench_serve, streamed, whole
 from fakes_access import ACME, ZETA, AccessFolder, router_process
-from fakes_cut_wire import CutWire
+from fakes_cut_wire import cut_wires
 from fakes_engine import eventually
 from fakes_kv_publisher import two_free_ports
 from fakes_lab import TOOLS
@@ -277,33 +277,30 @@ def test_an_engine_that_restarted_and_told_as_much_is_not_taken_for_the_one_befo
             await eventually(lambda one=listener: token in one.tokens)
 
     async def restart() -> tuple[set[int], set[int], dict[str, int]]:
-        first, wires = two_free_ports(), [CutWire(port), CutWire(port + 1)]
-        for number, wire in enumerate(wires):
-            await wire.start(first + number)
-        heard = Told(first)
-        for token in range(20, 26):
-            await compute(token, heard)
+        first = two_free_ports()
+        async with cut_wires(first, port, port + 1) as wires:
+            heard = Told(first)
+            for token in range(20, 26):
+                await compute(token, heard)
 
-        for wire in wires:
-            wire.blocked = True
-            wire.cut()
-        await asyncio.to_thread(lab.stop, ["engine-0"])
-        await asyncio.to_thread(lab.start, ["engine-0"])
-        witness = Told(port)
-        token = 40
-        while witness.streams.num_batches <= heard.streams.num_batches:
-            await compute(token, witness)
-            token += 1
-        for wire in wires:
-            wire.blocked = False
-        await eventually(lambda: wires[0].num_connections > 1)
-        await compute(token, witness, heard)
+            for wire in wires:
+                wire.blocked = True
+                wire.cut()
+            await asyncio.to_thread(lab.stop, ["engine-0"])
+            await asyncio.to_thread(lab.start, ["engine-0"])
+            witness = Told(port)
+            token = 40
+            while witness.streams.num_batches <= heard.streams.num_batches:
+                await compute(token, witness)
+                token += 1
+            for wire in wires:
+                wire.blocked = False
+            await eventually(lambda: wires[0].num_connections > 1)
+            await compute(token, witness, heard)
 
-        found = set(heard.tokens), set(witness.tokens), dict(heard.streams.resyncs)
-        for listener in (heard, witness):
-            await listener.streams.stop()
-        for wire in wires:
-            await wire.stop()
+            found = set(heard.tokens), set(witness.tokens), dict(heard.streams.resyncs)
+            for listener in (heard, witness):
+                await listener.streams.stop()
         return found
 
     told, computed, resyncs = asyncio.run(restart())

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes_cut_wire import CutWire
+from fakes_cut_wire import cut_wires
 from fakes_kv_publisher import Publisher, two_free_ports
 from hypothesis import given
 from hypothesis import strategies as st
@@ -223,10 +223,8 @@ def test_an_engine_that_restarted_unheard_holds_nothing_of_what_it_did(
 def test_an_engine_whose_connection_was_cut_is_not_forgotten_and_what_it_told_meanwhile_is_heard() -> None:
     async def test(publisher: Publisher) -> None:
         port = two_free_ports()
-        wires = CutWire(publisher.port), CutWire(publisher.port + 1)
-        for number, wire in enumerate(wires):
-            await wire.start(port + number)
-        async with heard(publisher, port=port) as listener:
+        cut = cut_wires(port, publisher.port, publisher.port + 1)
+        async with cut as wires, heard(publisher, port=port) as listener:
             for block in range(6):
                 await publisher.publish(stored(block))
             await listener.until(lambda: len(listener.blocks) == 6)
@@ -240,8 +238,6 @@ def test_an_engine_whose_connection_was_cut_is_not_forgotten_and_what_it_told_me
 
             assert listener.blocks == list(range(8))
             assert (listener.num_forgotten, dict(listener.streams.resyncs)) == (0, {})
-        for wire in wires:
-            await wire.stop()
 
     run(test)
 
@@ -251,10 +247,8 @@ def test_an_engine_that_keeps_no_batch_is_begun_anew_with_each_connection() -> N
 
     async def test(publisher: Publisher) -> None:
         port = two_free_ports()
-        wires = CutWire(publisher.port), CutWire(publisher.port + 1)
-        for number, wire in enumerate(wires):
-            await wire.start(port + number)
-        async with heard(publisher, port=port) as listener:
+        cut = cut_wires(port, publisher.port, publisher.port + 1)
+        async with cut as wires, heard(publisher, port=port) as listener:
             await publisher.publish(stored(1))
             await listener.until(lambda: listener.blocks == [1])
 
@@ -262,8 +256,6 @@ def test_an_engine_that_keeps_no_batch_is_begun_anew_with_each_connection() -> N
             await listener.until(lambda: listener.streams.resyncs["restart"] == 1)
 
             assert listener.blocks == []
-        for wire in wires:
-            await wire.stop()
 
     run(test, keep=0)
 
