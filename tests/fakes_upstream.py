@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypertier.router.http import sides
 from hypertier.router.http.plain import ResponseHead
 
 
@@ -25,7 +26,7 @@ class Pipe:
         self.closed = True
 
 
-class Carried:
+class Carried(sides.Carried):
     """Remembers what came."""
 
     def __init__(self) -> None:

@@ -38,6 +38,7 @@ HOT = (
     "http.gathering",
     "http.heads",
     "http.plain",
+    "http.sides",
     "http.tunnel",
     "http.upstream",
     "http.wire",

@@ -15,9 +15,10 @@ from hypertier.router.http.decrypting import Decrypting
 from hypertier.router.http.event_stream import Chunks, is_chunked, without_chunks
 from hypertier.router.http.heads import request_head
 from hypertier.router.http.plain import ResponseHead
+from hypertier.router.http.sides import Carried, Client
 from hypertier.router.http.upstream import Upstream
 from hypertier.router.process.own_limits import limit_of
-from hypertier.router.proxy import Client, Proxy
+from hypertier.router.proxy import Proxy
 from hypertier.router.replicas.replicas import Replica
 from hypertier.router.routes.routes import STRATEGY_HEADER
 from hypertier.router.strategies.by_score import Choice
@@ -34,7 +35,7 @@ END_BYTES: Final = 4096
 _CLASSES: Final = tuple(f"{digit}xx" for digit in range(10))
 
 
-class Exchange:
+class Exchange(Carried):
     """One request on its way, from the pick to the last byte of the answer.
 
     Before the answer's first byte a failure is retried on a replica not yet tried: always where no

@@ -21,6 +21,7 @@ from hypertier.router.capture.capture import Capture
 from hypertier.router.exchange import Exchange
 from hypertier.router.http.connection import ClientConnection, Pending
 from hypertier.router.http.heads import Request
+from hypertier.router.http.sides import Client
 from hypertier.router.http.tunnel import Tunnel
 from hypertier.router.http.wire import BodyBudget
 from hypertier.router.migration import migratable
@@ -28,7 +29,7 @@ from hypertier.router.migration.continuation import PATHS as STREAM_PATHS
 from hypertier.router.migration.migration import Migration
 from hypertier.router.own_answers import LOCAL_METHODS, OwnAnswers
 from hypertier.router.prefill.prefill import Leg, Prefillers
-from hypertier.router.proxy import Client, Proxy
+from hypertier.router.proxy import Proxy
 from hypertier.router.replicas.models import (
     LIST_PATH,
     Models,

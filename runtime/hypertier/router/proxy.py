@@ -1,12 +1,10 @@
-"""What every request on its way shares, and where its answer goes."""
+"""What every request on its way shares."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
-from hypertier.router.api.openai import Refusal
 from hypertier.router.holding import Holding
 from hypertier.router.http.gathering import Gathering
 from hypertier.router.picking import Picker
@@ -16,31 +14,6 @@ from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
 from hypertier.router.telemetry.counts import RequestCounts
 from hypertier.router.telemetry.decisions import Decisions
-
-
-class Client(Protocol):
-    """Where an answer goes."""
-
-    def write(self, data: bytes) -> None:
-        """Send on; the exchange was asked to `pause` before this buffers without bound."""
-        ...
-
-    def finish(self, *, keep_alive: bool) -> None:
-        """The answer is complete."""
-        ...
-
-    def refuse(self, refusal: Refusal) -> None:
-        """No byte was answered: answer with this."""
-        ...
-
-    def truncate(self) -> None:
-        """The answer broke off: close so that the client can tell."""
-        ...
-
-    @property
-    def closes(self) -> bool:
-        """The connection ends with this answer, which says so."""
-        ...
 
 
 @dataclass(slots=True)

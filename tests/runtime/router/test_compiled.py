@@ -20,6 +20,14 @@ from hypertier.router import compiled
 
 HERE = Path(__file__).parent
 OF_SEVERAL = {"admin", "clients", "hostile", "routes"}
+WHOLE = {"access", "capture", "strategies"}
+"""Packages whose tests are of compiled modules, or, `capture`, of a subclass of a compiled class."""
+
+
+def file_of(module: str) -> Path:
+    """The file of tests of a module below `router`, where it has one of its name."""
+    *packages, name = module.split(".")
+    return HERE.joinpath(*packages, f"test_{name}.py")
 
 
 def can_compile() -> bool:
@@ -124,12 +132,10 @@ def test_the_compiled_router_passes_the_tests_of_its_sources() -> None:
     assert compiled.fits(), (
         "not compiled of these sources: scripts/setup.sh compiled, or see .venv/compile.log"
     )
-    names = sorted(OF_SEVERAL.union(compiled.HOT))
-    files = [
-        *(str(file) for name in names if (file := HERE / f"test_{name}.py").is_file()),
-        str(HERE / "access"),
-        str(HERE / "strategies"),
-    ]
+    named = {file_of(name) for name in OF_SEVERAL.union(compiled.HOT)}
+    folders = {HERE / name for name in WHOLE}
+    files = sorted(str(file) for file in named | folders if file.exists() and file.parent not in folders)
+    assert {Path(file).parent.name for file in files} >= {"http", "kv", "migration", "peers", "replicas"}
     options = ["-q", "--durations=0", "-m", "not engine", "-p", "no:cacheprovider"]
     environment = {**os.environ, compiled.SWITCH: "1"}
 

@@ -18,7 +18,8 @@ from hypertier.router.api.top_level import previous_response_of
 from hypertier.router.exchange import Exchange
 from hypertier.router.http.heads import Request
 from hypertier.router.http.plain import ResponseHead
-from hypertier.router.proxy import Client, Proxy
+from hypertier.router.http.sides import Client
+from hypertier.router.proxy import Proxy
 from hypertier.router.replicas.replicas import Replica
 from hypertier.router.strategies.by_score import Choice
 

@@ -24,8 +24,8 @@ from hypertier.router.capture.records import Record, line_of
 from hypertier.router.capture.settings import INPUT, MIB, OUTPUT, CaptureSettings
 from hypertier.router.capture.spool import Spool
 from hypertier.router.http.heads import Request
+from hypertier.router.http.sides import Client
 from hypertier.router.process.stamps import Complaint
-from hypertier.router.proxy import Client
 from hypertier.router.telemetry.families import counter
 
 log = logging.getLogger("hypertier.router")
@@ -91,7 +91,7 @@ class Capture:
         if self.held_bytes > MAX_HELD_BYTES:
             self.drop(record, "busy")
             return client
-        weakref.finalize(captured, self.drop, record, "not_answered").atexit = False
+        weakref.finalize(captured.life, self.drop, record, "not_answered").atexit = False
         return captured
 
     def keep(self, record: Record, data: bytes) -> None:
@@ -174,36 +174,47 @@ class Capture:
             record.payload, record.answer, record.num_bytes = b"", [], 0
 
 
-class CapturedClient:
-    """A client that is answered as ever, and a record of it."""
+class _Life:
+    """Ends with what holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
+class CapturedClient(Client):
+    """A client that is answered as ever, and a record of it.
+
+    Weak references are for its `life`: where `Client` is compiled, those to a subclass that is not are not
+    cleared at its end (mypyc 2.4, seen 2026-12-03), and a later collection of garbage crashes.
+    """
 
     def __init__(self, client: Client, capture: Capture, record: Record) -> None:
+        self.life = _Life()
         self._client = client
         self._capture = capture
         self._record = record
 
     @property
     def closes(self) -> bool:
-        """See `proxy.Client`."""
+        """See `sides.Client`."""
         return self._client.closes
 
     def write(self, data: bytes) -> None:
-        """See `proxy.Client`."""
+        """See `sides.Client`."""
         self._client.write(data)
         self._capture.keep(self._record, data)
 
     def finish(self, *, keep_alive: bool) -> None:
-        """See `proxy.Client`."""
+        """See `sides.Client`."""
         self._client.finish(keep_alive=keep_alive)
         self._capture.complete(self._record)
 
     def refuse(self, refusal: Refusal) -> None:
-        """See `proxy.Client`."""
+        """See `sides.Client`."""
         self._capture.drop(self._record, "not_answered")
         self._client.refuse(refusal)
 
     def truncate(self) -> None:
-        """See `proxy.Client`."""
+        """See `sides.Client`."""
         self._capture.drop(self._record, "not_answered")
         self._client.truncate()
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol, cast
 
 from hypertier.router.api.openai import Refusal, error_response
 from hypertier.router.http.heads import Request
+from hypertier.router.http.sides import Client
 from hypertier.router.http.wire import BodyBudget, RequestReader
 
 # What a client may send ahead while its request is answered; more is left in the kernel.
@@ -106,7 +107,7 @@ class Switched(Protocol):
         ...
 
 
-class ClientConnection:
+class ClientConnection(Client):
     """Reads requests, hands them to its owner one by one, and writes what comes back.
 
     A client that goes away takes its request with it. One that does not read is not written to; one that
@@ -169,7 +170,7 @@ class ClientConnection:
         """Answer before anything is asked, and end the connection."""
         self._end_with(refusal)
 
-    # The answer's side, see `proxy.Client`.
+    # The answer's side, see `sides.Client`.
 
     def write(self, data: bytes) -> None:
         """Send bytes of the answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import httptools
 
@@ -12,6 +12,7 @@ from hypertier.router.http.chunks import DONE, NOT_PLAIN, before, read_chunks
 from hypertier.router.http.gathering import ENOUGH_BYTES, NUM_QUICK, QUICK_SECONDS, Gathering
 from hypertier.router.http.heads import is_framed_for_clients, response_head
 from hypertier.router.http.plain import CHUNKED, AnswerReader, ResponseHead
+from hypertier.router.http.sides import Carried
 from hypertier.router.replicas.replicas import Replica
 
 # Answers after which the exchange is asked whether it tries another replica.
@@ -24,46 +25,6 @@ _BY_PARSER: Final = -2
 _BARE_LF: Final = re.compile(rb"(?<!\r)\n")
 _BEGIN: Final = b"HTTP/1."
 _NO_END: Final = 1 << 62
-
-
-class Carried(Protocol):
-    """A request on its way, as the connection that carries it sees it."""
-
-    def begin(self, head: ResponseHead, data: bytes) -> None:
-        """The answer's head, and what came of its body."""
-        ...
-
-    def relay(self, data: bytes) -> None:
-        """More of the body, framing included."""
-        ...
-
-    def complete(self, *, keep_alive: bool) -> None:
-        """The last byte was relayed."""
-        ...
-
-    def broken(self) -> None:
-        """The answer broke off after it had begun."""
-        ...
-
-    def failed(self, cause: str, *, answering: bool = False) -> None:
-        """Nothing of the body came; `answering` when a head did."""
-        ...
-
-    def switched(self, raw: bytes, data: bytes) -> bool:
-        """The head of a 101, and what came behind it; False where nobody asked for that."""
-        ...
-
-    def hold(self) -> None:
-        """After a switch: more is forwarded than the engine reads."""
-        ...
-
-    def go_on(self) -> None:
-        """It caught up."""
-        ...
-
-    def may_retry(self, status: int = 0) -> bool:
-        """A failure now, or an answer of this status, could be tried on another replica."""
-        ...
 
 
 class Upstream:

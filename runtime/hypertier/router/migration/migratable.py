@@ -29,12 +29,13 @@ from hypertier.router.http.event_stream import (
 )
 from hypertier.router.http.heads import Request, request_head
 from hypertier.router.http.plain import ResponseHead
+from hypertier.router.http.sides import Client
 from hypertier.router.migration import continuation
 from hypertier.router.migration.continuation import Plan, Transcript
 from hypertier.router.migration.migration import Migration
 from hypertier.router.migration.token_ids import WithoutIds
 from hypertier.router.prefill.prefill import with_members, without_members
-from hypertier.router.proxy import Client, Proxy
+from hypertier.router.proxy import Proxy
 from hypertier.router.replicas.replicas import Replica, State
 from hypertier.router.strategies.by_score import Choice
 from hypertier.router.telemetry.decisions import BrokeOff

@@ -6,6 +6,7 @@ from collections import Counter
 
 from hypertier.router.api.openai import Refusal
 from hypertier.router.http.connection import Pending
+from hypertier.router.http.sides import Client
 
 MAX_IN_FLIGHT = 64
 MAX_BODY_BYTES = 2**20
@@ -44,15 +45,18 @@ class Shadows:
                 exchange.time_out()
 
 
-class ShadowClient:
+class ShadowClient(Client):
     """Where a copy's answer goes: nowhere."""
-
-    closes = False
 
     def __init__(self, shadows: Shadows) -> None:
         self.exchange: Pending | None = None
         self._shadows = shadows
         shadows.in_flight.add(self)
+
+    @property
+    def closes(self) -> bool:
+        """It has no connection."""
+        return False
 
     def write(self, data: bytes) -> None:
         """Nobody reads it."""

@@ -22,6 +22,7 @@ from hypertier.router.http.gathering import (
     waker,
 )
 from hypertier.router.http.plain import ResponseHead
+from hypertier.router.http.sides import Carried
 from hypertier.router.http.upstream import Upstream
 from hypertier.router.replicas.replicas import ReplicaSet
 
@@ -32,7 +33,7 @@ SECONDS = 0.002
 MANY = 2 * STREAMS_A_MILLISECOND
 
 
-class Stream:
+class Stream(Carried):
     """One answer, beside `others` that are quick: its clock, timer and socket are the test's."""
 
     def __init__(self, others: int = MANY) -> None:
@@ -116,8 +117,15 @@ class Stream:
     def failed(self, cause: str, *, answering: bool = False) -> None:
         self.ended = cause
 
-    def may_retry(self) -> bool:
+    def may_retry(self, status: int = 0) -> bool:
         return False
+
+    def switched(self, raw: bytes, data: bytes) -> bool:
+        return False
+
+    def hold(self) -> None: ...
+
+    def go_on(self) -> None: ...
 
 
 def flood(head: bytes = HEAD, num_pieces: int = NUM_QUICK, others: int = MANY) -> Stream:
