@@ -19,7 +19,7 @@ from hypertier.router.replicas.models import Models
 from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.router.settings import RouterSettings
 from hypertier.router.strategies import build
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice
 
 
 @asynccontextmanager

@@ -21,9 +21,9 @@ from hypertier.router.discovery.addresses import Address
 from hypertier.router.kv.kv_events import Stored, chain
 from hypertier.router.replicas.cache_sizes import CacheSizes, Reading
 from hypertier.router.replicas.replicas import ReplicaSet
-from hypertier.router.strategies import Strategy, build
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies import build
 from hypertier.router.strategies.kvaware import KvAware
+from hypertier.router.strategies.strategy import Choice, Strategy
 
 TOKEN_BYTES = 4
 BLOCK_TOKENS = 16

@@ -34,7 +34,7 @@ from hypertier.router.replicas.cache_sizes import Reading
 from hypertier.router.replicas.health import Health
 from hypertier.router.replicas.replicas import Replica, State
 from hypertier.router.settings import RouterSettings
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice
 
 STRATEGIES = ("prefixaware", "kvaware", "session", "roundrobin")
 PARTS = ("listed", "healthy", "leave", "gone")

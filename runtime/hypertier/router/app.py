@@ -56,8 +56,9 @@ from hypertier.router.routes.canary import Canaries
 from hypertier.router.routes.route_file import RouteFile
 from hypertier.router.routes.routes import Routes
 from hypertier.router.settings import RouterSettings, parse_alias
-from hypertier.router.strategies import Strategy, build
+from hypertier.router.strategies import build
 from hypertier.router.strategies.kvaware import KvAware
+from hypertier.router.strategies.strategy import Strategy
 from hypertier.router.strategies.switching import Switching
 from hypertier.router.telemetry.cache_metrics import KvCounts, SizeCounts
 from hypertier.router.telemetry.metrics import (

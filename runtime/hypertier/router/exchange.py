@@ -21,7 +21,7 @@ from hypertier.router.process.own_limits import limit_of
 from hypertier.router.proxy import Proxy
 from hypertier.router.replicas.replicas import Replica
 from hypertier.router.routes.routes import STRATEGY_HEADER
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice
 from hypertier.router.telemetry.decisions import MAX_NAME_BYTES, BrokeOff, Decision, Prefilled, weigh
 from hypertier.router.telemetry.tracing import Trace
 

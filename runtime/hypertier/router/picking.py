@@ -7,8 +7,7 @@ from collections.abc import Collection, Hashable, Sequence
 from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.replicas.models import Models
 from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
-from hypertier.router.strategies import Strategy
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice, Strategy
 
 MIN_SHARE = 0.1
 """Of the choices, at the start of a slow start."""

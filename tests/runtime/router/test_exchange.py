@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import cast
 
@@ -29,10 +29,11 @@ from fakes_router import routed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.exchange import END_BYTES, keep_end
 from hypertier.router.http.connection import MAX_AHEAD_BYTES
-from hypertier.router.replicas.replicas import State
-from hypertier.router.strategies import Strategy
+from hypertier.router.replicas.replicas import Replica, State
+from hypertier.router.strategies.strategy import Choice, Strategy
 
 CHAT = b"/v1/chat/completions"
 BODY = b'{"model": "m", "unknown_field": [1, 2.50], "messages": [{"role": "user", "content": "hi"}]}'
@@ -803,15 +804,21 @@ def test_refusal_of_a_head_request_has_no_body_that_the_next_answer_would_begin_
     assert run_loop(act()) == [(502, b"HTTP/1.1 502"), (503, b"HTTP/1.1 503")]
 
 
-class _Overheard:
+class _Overheard(Strategy):
     """A strategy, and the names of what it is told."""
 
+    name = "overheard"
+    index_bytes = 0
+
     def __init__(self, strategy: Strategy, heard: list[str]) -> None:
-        self.name = strategy.name
-        self.index_bytes = 0
-        self.choose = strategy.choose
-        self.sent = strategy.sent
+        self._strategy = strategy
         self._heard = heard
+
+    def choose(self, request: InferenceRequest, candidates: Sequence[Replica], now: float) -> Choice:
+        return self._strategy.choose(request, candidates, now)
+
+    def sent(self, ticket: Hashable, request: InferenceRequest, choice: Choice, now: float) -> None:
+        self._strategy.sent(ticket, request, choice, now)
 
     def first_token(self, ticket: Hashable, now: float) -> None:
         self._heard.append("first")

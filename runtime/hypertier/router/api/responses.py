@@ -21,7 +21,7 @@ from hypertier.router.http.plain import ResponseHead
 from hypertier.router.http.sides import Client
 from hypertier.router.proxy import Proxy
 from hypertier.router.replicas.replicas import Replica
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice
 
 PATH: Final = b"/v1/responses"
 NOT_FOUND: Final = 404

@@ -37,7 +37,7 @@ from hypertier.router.migration.token_ids import WithoutIds
 from hypertier.router.prefill.prefill import with_members, without_members
 from hypertier.router.proxy import Proxy
 from hypertier.router.replicas.replicas import Replica, State
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice
 from hypertier.router.telemetry.decisions import BrokeOff
 
 MAX_TEXT_BYTES: Final = 64 * 1024

@@ -11,8 +11,7 @@ from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.peers import news
 from hypertier.router.peers.news import Alive, Answered, Finished, FirstToken, News, Sent
 from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
-from hypertier.router.strategies import Strategy
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice, Strategy
 from hypertier.router.telemetry.metrics import PeerCounts
 
 REQUEST_BYTES = 1024
@@ -44,7 +43,7 @@ class _Own:
         return self.message + news.first_token_message(self.number) if self.begun else self.message
 
 
-class Shared:
+class Shared(Strategy):
     """Passes all on to `strategy`: own requests, which it `tell`s others of, and what others tell.
 
     A request of another router counts until that says that it finished, or is no longer heard. Where nobody
@@ -61,7 +60,6 @@ class Shared:
         counts: PeerCounts,
         numbers: Iterator[int] | None = None,
     ) -> None:
-        self.name = strategy.name
         self._strategy = strategy
         self._replicas = replicas
         self._tell = tell
@@ -71,6 +69,11 @@ class Shared:
         self._named: dict[bytes, Replica] = {}
         self._heard: dict[Hashable, dict[int, object]] = {}  # tickets by the number of the other's request
         replicas.at_end(self._ended)
+
+    @property
+    def name(self) -> str:
+        """The strategy's."""
+        return self._strategy.name
 
     @property
     def index_bytes(self) -> int:

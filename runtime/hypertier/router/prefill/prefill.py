@@ -25,7 +25,7 @@ from hypertier.router.http.heads import Request, request_head
 from hypertier.router.picking import Picker
 from hypertier.router.replicas.outliers import Outliers
 from hypertier.router.replicas.replicas import Replica, ReplicaSet
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice
 from hypertier.router.telemetry.decisions import Prefilled
 
 log = logging.getLogger("hypertier.router")

@@ -21,7 +21,8 @@ from hypertier.router.replicas.outliers import Outliers
 from hypertier.router.replicas.replicas import Listed, ReplicaSet
 from hypertier.router.replicas.sizing import Sizing
 from hypertier.router.settings import RouterSettings
-from hypertier.router.strategies import Strategy, build
+from hypertier.router.strategies import build
+from hypertier.router.strategies.strategy import Strategy
 
 Follow = Callable[[str, Address | Service, Listed, str], Awaitable[None]]
 """Keeps a list in step: by the setting that names its source, the source, the list, and what it lists."""

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ClassVar
 
 from hypertier.errors import KvEventError, TokenizeError
 from hypertier.router.api.openai import (
@@ -26,10 +25,10 @@ from hypertier.router.kv.tokens import Links
 from hypertier.router.replicas.cache_sizes import CacheSizes
 from hypertier.router.replicas.models import MAX_MODELS
 from hypertier.router.replicas.replicas import Replica, ReplicaSet
-from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.loads import Sent
 from hypertier.router.strategies.prefixaware import OFFSETS, RUNS_A_TURN, PrefixAware
 from hypertier.router.strategies.prefixes import Prefixes
+from hypertier.router.strategies.strategy import Choice
 
 log = logging.getLogger("hypertier.router")
 
@@ -56,7 +55,10 @@ class KvAware(PrefixAware):
     prompt's tokens should make: they are not computed yet, or the engine makes other tokens of it.
     """
 
-    name: ClassVar[str] = "kvaware"
+    @property
+    def name(self) -> str:
+        """As in the endpoint's manifest."""
+        return "kvaware"
 
     def __init__(
         self, replicas: ReplicaSet, *, capacity_bytes: int, sizes: CacheSizes, now: Callable[[], float]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from heapq import heappop, heappush
-from typing import ClassVar
 
 from hypertier.router.api.openai import BLOCK_ENDS, InferenceRequest, likely_bytes, prefix_bytes
 from hypertier.router.process.turns import Turns
 from hypertier.router.replicas.cache_sizes import CacheSizes
 from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
-from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.loads import Sent
 from hypertier.router.strategies.prefixes import Prefixes
 from hypertier.router.strategies.scoring import Scoring
+from hypertier.router.strategies.strategy import Choice, Strategy
 
 OFFSETS = (0, *BLOCK_ENDS)
 """Bytes before each block."""
@@ -23,7 +22,7 @@ MAX_MASKS = 1024
 """Models whose replicas are kept as a set."""
 
 
-class PrefixAware:
+class PrefixAware(Strategy):
     """Prefers the replica that is done soonest and with least work for all; `scoring` has the cost.
 
     It holds replicas to have cached what they were sent, the latest within what each keeps by `sizes` and
@@ -31,7 +30,10 @@ class PrefixAware:
     Times are learned from streamed answers.
     """
 
-    name: ClassVar[str] = "prefixaware"
+    @property
+    def name(self) -> str:
+        """As in the endpoint's manifest."""
+        return "prefixaware"
 
     def __init__(
         self, replicas: ReplicaSet, *, capacity_bytes: int, sizes: CacheSizes, now: Callable[[], float]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import ClassVar
 
 from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.replicas.replicas import Replica, ReplicaSet, State
-from hypertier.router.strategies.by_score import ByLoad, Choice
+from hypertier.router.strategies.by_load import ByLoad
 from hypertier.router.strategies.ring import Ring
+from hypertier.router.strategies.strategy import Choice
 
 # Consistent hashing with bounded loads, https://arxiv.org/abs/1608.01350 (read 2026-12-01): no replica
 # takes more than this times the mean; below MIN_BOUND requests in flight an engine batches them and
@@ -24,7 +24,10 @@ class Session(ByLoad):
     When a replica comes or goes, only the sessions it wins or held move.
     """
 
-    name: ClassVar[str] = "session"
+    @property
+    def name(self) -> str:
+        """As in the endpoint's manifest."""
+        return "session"
 
     def __init__(self, replicas: ReplicaSet) -> None:
         super().__init__()

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.replicas.replicas import Replica
-from hypertier.router.strategies.by_score import Choice
-
-if TYPE_CHECKING:
-    from hypertier.router.strategies import Strategy
+from hypertier.router.strategies.strategy import Choice, Strategy
 
 
-class Switching:
+class Switching(Strategy):
     """Asks the strategy that the request names, else the default; once awake, a change finds them all warm.
 
     Woken between `sent` and `finished`, a strategy hears of an end whose start it does not know, as after a
@@ -21,7 +17,7 @@ class Switching:
     """
 
     def __init__(self, default: str, strategies: Mapping[str, Strategy]) -> None:
-        self.name = default
+        self._name = default
         self._default = strategies[default]
         self._strategies = strategies
         self._hearing: list[Strategy] = [self._default]
@@ -29,6 +25,11 @@ class Switching:
     def wake(self) -> None:
         """From now on all hear of all requests."""
         self._hearing = list(self._strategies.values())
+
+    @property
+    def name(self) -> str:
+        """The default's."""
+        return self._name
 
     @property
     def index_bytes(self) -> int:

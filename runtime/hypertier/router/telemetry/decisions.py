@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.replicas.replicas import Replica
-from hypertier.router.strategies import Strategy
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice, Strategy
 
 MAX_DECISIONS: Final = 1024
 MAX_NAME_BYTES: Final = 256

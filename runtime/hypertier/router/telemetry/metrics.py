@@ -21,7 +21,7 @@ from hypertier.router.replicas.replicas import ReplicaSet, State
 from hypertier.router.routes.canary import Canaries
 from hypertier.router.routes.route_file import RouteFile
 from hypertier.router.routes.shadow import Shadows
-from hypertier.router.strategies import Strategy
+from hypertier.router.strategies.strategy import Strategy
 from hypertier.router.telemetry.counts import FIRST_BYTE_SECONDS, RequestCounts
 from hypertier.router.telemetry.families import counter, gauge
 

@@ -21,7 +21,7 @@ from hypertier.router.picking import Picker
 from hypertier.router.replicas.cache_sizes import CacheSizes
 from hypertier.router.replicas.replicas import Replica, ReplicaSet
 from hypertier.router.strategies import build
-from hypertier.router.strategies.by_score import ByLoad
+from hypertier.router.strategies.by_load import ByLoad
 from hypertier.router.strategies.prefixaware import PrefixAware
 from hypertier.router.strategies.session import BOUND, MIN_BOUND
 from hypertier.router.telemetry.metrics import PeerCounts

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.replicas.replicas import Replica
-from hypertier.router.strategies.by_score import Choice
 from hypertier.router.strategies.session import BOUND, MIN_BOUND, Session
+from hypertier.router.strategies.strategy import Choice
 
 SESSIONS = [InferenceRequest(session=b"session-%d" % number) for number in range(2000)]
 

@@ -16,7 +16,7 @@ from fakes_router import healthy_replicas, routed
 
 from hypertier.cli.explain import _lines, command
 from hypertier.router.app import Router
-from hypertier.router.strategies.by_score import Choice
+from hypertier.router.strategies.strategy import Choice
 from hypertier.router.telemetry.decisions import MAX_DECISIONS, MAX_NAME_BYTES, BrokeOff, Decision, Decisions
 
 CHAT = b"/v1/chat/completions"

@@ -8,39 +8,22 @@ from operator import attrgetter
 
 from hypertier.router.api.openai import InferenceRequest
 from hypertier.router.replicas.replicas import Replica
+from hypertier.router.strategies.strategy import Choice, Strategy
 
 last_picked = attrgetter("last_picked")
 
 
-class Choice:
-    """The replica, why in one word, and how many bytes of the prompt it is believed to have cached.
-
-    `predicted_seconds` is the time to the first token, None where it can't be told yet.
-    """
-
-    __slots__ = ("matched_bytes", "predicted_seconds", "reason", "replica")
-
-    def __init__(
-        self, replica: Replica, reason: str, matched_bytes: int = 0, predicted_seconds: float | None = None
-    ) -> None:
-        self.replica = replica
-        self.reason = reason
-        self.matched_bytes = matched_bytes
-        self.predicted_seconds = predicted_seconds
-
-    def because(self, reason: str) -> Choice:
-        """The same for another reason."""
-        return Choice(self.replica, reason, self.matched_bytes, self.predicted_seconds)
-
-
-class ByLoad:
+class ByLoad(Strategy):
     """Counts what is in flight: what was told as `sent` and not as `finished`, by whichever router."""
-
-    index_bytes = 0
 
     def __init__(self) -> None:
         self._sent: dict[Hashable, Replica] = {}
         self._loads: Counter[Replica] = Counter()
+
+    @property
+    def index_bytes(self) -> int:
+        """It remembers nothing of prompts."""
+        return 0
 
     @property
     def in_flight(self) -> int:
