@@ -57,6 +57,9 @@ LARGEST = frozenset(
     }
 )
 
+OF_SERVING = frozenset({"hypertier_router_pool_slots"})
+"""Sums that a worker which leaves has no part in: it lets nobody in, and its slots are its successor's."""
+
 HEALTHY = "hypertier_router_replica_healthy"
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -88,7 +91,7 @@ class Page(Collector):
         """Add one worker's page, as far as it says something of a worker at that stage."""
         for family in text_string_to_metric_families(text):
             if family.type == "gauge" and (
-                of is Stage.ENDED or (of is Stage.LEAVING and family.name not in SUMS)
+                of is Stage.ENDED or (of is Stage.LEAVING and family.name not in SUMS - OF_SERVING)
             ):
                 continue
             self._families.setdefault(family.name, family)

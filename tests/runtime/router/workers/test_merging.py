@@ -75,6 +75,19 @@ def test_worker_that_leaves_counts_with_what_it_has_in_flight_and_not_with_what_
     assert 'hypertier_router_replica_healthy{replica="http://a:1"} 1.0' in lines_of(page)
 
 
+def test_a_worker_that_leaves_has_requests_of_a_pool_and_no_slots_for_more() -> None:
+    page = Page()
+    for stage in (Stage.SERVING, Stage.LEAVING):
+        text = "".join(
+            f'# TYPE hypertier_router_pool_{name} gauge\nhypertier_router_pool_{name}{{pool="p"}} 3.0\n'
+            for name in ("running", "slots")
+        )
+        page.add(text, of=stage)
+
+    assert 'hypertier_router_pool_running{pool="p"} 6.0' in lines_of(page)
+    assert 'hypertier_router_pool_slots{pool="p"} 3.0' in lines_of(page)
+
+
 def test_replicas_that_no_worker_lists_any_more_are_forgotten() -> None:
     ended, live = Page(), Page()
     ended.add(OTHER.replace("http://a:1", "http://gone:1"), of=Stage.ENDED)
