@@ -1,8 +1,8 @@
 """The two sides of a request on its way: whom its answer goes to, and what an engine's connection carries.
 
 Classes and no protocols, since compiled code calls a method of a class by its place in a table, and one of a
-protocol by its name: a piece of a stream goes through both. Nor are they abstract: compiled subclasses of one
-share a cache of what is an instance of them (mypyc 2.4, seen 2026-12-03), and `isinstance` errs.
+protocol by its name: a piece of a stream goes through both. Nor are they abstract: compiled subclasses of an
+abstract class share one cache of their instances (mypyc 2.4, seen 2026-12-03), and `isinstance` errs.
 """
 
 from __future__ import annotations
